@@ -1,0 +1,1 @@
+"""The edge: engines, stores and tools of the outside world, each behind a port."""

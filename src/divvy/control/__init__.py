@@ -1,0 +1,1 @@
+"""The control plane: ports, the state's one mutator, the loop, the journal, explanations."""

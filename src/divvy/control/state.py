@@ -1,0 +1,396 @@
+"""The one mutator: events in, columns changed, ledger entries out.
+
+Nothing else writes to a snapshot's columns. An event that contradicts the state is refused with the
+story of its subject; it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from divvy.errors import ConflictError, InputError, NotFoundError
+from divvy.fleet.account import AccountTree
+from divvy.fleet.budget import Budget, read_budget
+from divvy.fleet.event import (
+    Adjusted,
+    BudgetChanged,
+    Event,
+    NodeChanged,
+    Placed,
+    Started,
+    Stopped,
+    Stopping,
+    Submitted,
+    Withdrawn,
+)
+from divvy.fleet.job import Phase, StopCause
+from divvy.fleet.ledger import LedgerEntry
+from divvy.fleet.node import NodeState
+from divvy.fleet.snapshot import NEVER, Change, ShareEpoch, Snapshot
+from divvy.fleet.usage import ChargeHistory
+
+_LOG_LIMIT: Final = 200_000
+_FORGET_EVERY: Final = 4_096
+
+_ENDS: Final = {
+    StopCause.FINISHED: Phase.FINISHED,
+    StopCause.CANCELLED: Phase.CANCELLED,
+    StopCause.PREEMPTED: Phase.PREEMPTED,
+    StopCause.DRAINED: Phase.PREEMPTED,
+}
+
+
+class FleetState:
+    """Owns a snapshot and applies events to it.
+
+    Args:
+        budget: The budget in force at the beginning.
+        on_ledger: Receives every ledger entry when it is closed.
+        epoch: Time since which the first tree holds, ms.
+    """
+
+    def __init__(
+        self, budget: Budget, on_ledger: Callable[[LedgerEntry], None] | None = None, epoch: int = 0
+    ) -> None:
+        self.snapshot = Snapshot(budget.policy, [ShareEpoch(epoch, budget.tree)])
+        self._on_ledger = on_ledger or (lambda _entry: None)
+        self._applied = 0
+        self._grow_accounts()
+        self._apply: dict[type[Event], Callable[[Any], None]] = {
+            Submitted: self._submitted,
+            Placed: self._placed,
+            Started: self._started,
+            Stopping: self._stopping,
+            Stopped: self._stopped,
+            Withdrawn: self._withdrawn,
+            NodeChanged: self._node_changed,
+            BudgetChanged: self._budget_changed,
+            Adjusted: self._adjusted,
+        }
+
+    def apply(self, event: Event) -> None:
+        """Change the state by one event.
+
+        Raises:
+            DivvyError: If the event contradicts the state; then nothing has changed.
+        """
+        self._apply[type(event)](event)
+        self._applied += 1
+        if self._applied % _FORGET_EVERY == 0:
+            self._forget(event.at)
+
+    # -- jobs -----------------------------------------------------------------------------------------
+
+    def _submitted(self, event: Submitted) -> None:
+        snapshot, spec = self.snapshot, event.spec
+        jobs = snapshot.jobs
+        if spec.id in jobs.row:
+            raise ConflictError.one(
+                "job-duplicate", f"job {spec.id} exists already", path="job", fix="choose another id"
+            )
+        if spec.gpus <= 0 or spec.min_runtime < 0:
+            raise InputError.one(
+                "job-size", f"job {spec.id}: {spec.gpus} devices, {spec.min_runtime} ms", path="gpus"
+            )
+        account = snapshot.tree.leaf(spec.account)
+        row = len(jobs)
+        jobs.row[spec.id] = row
+        jobs.live[row] = None
+        jobs.spec.append(spec)
+        jobs.account.append(account)
+        jobs.phase.append(Phase.QUEUED)
+        jobs.submitted.append(event.at)
+        jobs.queued.append(event.at)
+        jobs.started.append(NEVER)
+        jobs.stopped.append(NEVER)
+        jobs.protected_until.append(0)
+        jobs.placement.append(())
+        jobs.preemptions.append(0)
+        jobs.attempt.append(0)
+        jobs.debug.append(event.debug)
+        jobs.rate.append(0)
+        jobs.stop_cause.append(StopCause.FINISHED)
+        jobs.exit_code.append(None)
+        self._changed(Change.JOB, row)
+
+    def _placed(self, event: Placed) -> None:
+        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
+        row = self._row(event.job, Phase.QUEUED)
+        spec = jobs.spec[row]
+        placement = tuple((self._node(name), gpus) for name, gpus in event.placement)
+        for node, gpus in placement:
+            if gpus <= 0 or gpus > nodes.free[node]:
+                raise ConflictError.one(
+                    "node-full",
+                    f"job {event.job}: {gpus} devices on {nodes.node[node].name}, {nodes.free[node]} free",
+                    path="placement",
+                )
+        if sum(gpus for _, gpus in placement) != spec.gpus:
+            raise ConflictError.one(
+                "gang-split", f"job {event.job}: the placement is not of {spec.gpus} devices"
+            )
+        for node, gpus in placement:
+            nodes.free[node] -= gpus
+        jobs.phase[row] = Phase.PLACED
+        jobs.placement[row] = placement
+        jobs.started[row] = event.at
+        jobs.attempt[row] += 1
+        jobs.protected_until[row] = event.at + spec.min_runtime if event.protected else 0
+        self._changed(Change.JOB, row)
+
+    def _started(self, event: Started) -> None:
+        jobs = self.snapshot.jobs
+        row = self._row(event.job, Phase.PLACED)
+        if jobs.protected_until[row]:
+            jobs.protected_until[row] += event.at - jobs.started[row]
+        jobs.phase[row] = Phase.RUNNING
+        jobs.started[row] = event.at
+        self._charge(row, event.at, +1)
+        self._changed(Change.JOB, row)
+
+    def _stopping(self, event: Stopping) -> None:
+        row = self._row(event.job, Phase.PLACED, Phase.RUNNING)
+        self._release(row)
+        self.snapshot.jobs.phase[row] = Phase.STOPPING
+        self.snapshot.jobs.stop_cause[row] = event.cause
+        self._changed(Change.JOB, row)
+
+    def _stopped(self, event: Stopped) -> None:
+        jobs = self.snapshot.jobs
+        row = self._row(event.job, Phase.PLACED, Phase.RUNNING, Phase.STOPPING)
+        phase, start = jobs.phase[row], jobs.started[row]
+        if phase is not Phase.STOPPING:
+            self._release(row)
+        if jobs.rate[row]:  # a run stopped before its start costs nothing
+            end = max(event.at, start)
+            weight = self._charge(row, end, -1)
+            spec = jobs.spec[row]
+            path = self.snapshot.tree.paths[jobs.account[row]]
+            charge = (end - start) * weight
+            self._on_ledger(
+                LedgerEntry(
+                    path,
+                    spec.id,
+                    jobs.attempt[row],
+                    start,
+                    end,
+                    spec.gpus,
+                    weight,
+                    charge,
+                    spec.allocated,
+                    "occupancy",
+                )
+            )
+        jobs.placement[row] = ()
+        jobs.protected_until[row] = 0
+        jobs.stop_cause[row] = event.cause
+        jobs.exit_code[row] = event.exit_code
+        if event.cause in (StopCause.PREEMPTED, StopCause.DRAINED):
+            jobs.preemptions[row] += 1
+        if event.requeue:
+            jobs.phase[row] = Phase.QUEUED
+            jobs.queued[row] = event.at
+            jobs.started[row] = NEVER
+        else:
+            self._end(row, _ENDS.get(event.cause, Phase.FAILED), event.at)
+        self._changed(Change.JOB, row)
+
+    def _withdrawn(self, event: Withdrawn) -> None:
+        row = self._row(event.job, Phase.QUEUED)
+        self._end(row, Phase.CANCELLED, event.at)
+        self._changed(Change.JOB, row)
+
+    def _end(self, row: int, phase: Phase, at: int) -> None:
+        jobs = self.snapshot.jobs
+        jobs.phase[row] = phase
+        jobs.stopped[row] = at
+        del jobs.live[row]
+
+    def _release(self, row: int) -> None:
+        nodes = self.snapshot.nodes
+        for node, gpus in self.snapshot.jobs.placement[row]:
+            if nodes.node[node].state is NodeState.UP:
+                nodes.free[node] += gpus
+
+    def _charge(self, row: int, at: int, sign: int) -> int:
+        """Begin (+1) or end (-1) charging a run; return its charge per ms."""
+        snapshot = self.snapshot
+        jobs, nodes = snapshot.jobs, snapshot.nodes.node
+        account, spec = jobs.account[row], jobs.spec[row]
+        if sign > 0:
+            weight = sum(gpus * nodes[node].weight for node, gpus in jobs.placement[row])
+            jobs.rate[row] = weight
+        else:
+            weight = jobs.rate[row]
+            jobs.rate[row] = 0
+        if spec.allocated:
+            snapshot.usage[account].add(at, sign * weight)
+            key = (account, spec.author)
+            author = snapshot.author_usage.get(key)
+            if author is None:
+                author = snapshot.author_usage[key] = ChargeHistory()
+            author.add(at, sign * weight)
+        else:
+            snapshot.unallocated[account].add(at, sign * weight)
+        return weight
+
+    # -- nodes, budgets, adjustments --------------------------------------------------------------------
+
+    def _node_changed(self, event: NodeChanged) -> None:
+        snapshot, node = self.snapshot, event.node
+        nodes = snapshot.nodes
+        if node.gpus < 0 or node.weight <= 0:
+            raise InputError.one(
+                "node-size", f"node {node.name}: {node.gpus} devices of weight {node.weight}", path="node"
+            )
+        row = nodes.row.get(node.name)
+        before = 0
+        if row is None:
+            row = nodes.row[node.name] = len(nodes)
+            nodes.node.append(node)
+            nodes.free.append(0)
+        else:
+            old = nodes.node[row]
+            before = 0 if old.state is NodeState.DOWN else old.gpus * old.weight
+            nodes.node[row] = node
+        taken = sum(
+            gpus
+            for job in snapshot.jobs.live
+            if snapshot.jobs.phase[job] in (Phase.PLACED, Phase.RUNNING)
+            for place, gpus in snapshot.jobs.placement[job]
+            if place == row
+        )
+        nodes.free[row] = node.gpus - taken if node.state is NodeState.UP else 0
+        after = 0 if node.state is NodeState.DOWN else node.gpus * node.weight
+        if after != before:
+            snapshot.capacity.add(event.at, after - before)
+        self._changed(Change.NODE, row)
+
+    def _budget_changed(self, event: BudgetChanged) -> None:
+        snapshot = self.snapshot
+        budget = read_budget(event.document)
+        old = snapshot.tree
+        remap = self._remap(old, budget.tree)
+        usage, unallocated = snapshot.usage, snapshot.unallocated
+        snapshot.policy = budget.policy
+        snapshot.epochs.append(ShareEpoch(event.at, budget.tree, event.author, event.reason))
+        snapshot.usage, snapshot.unallocated = [], []
+        self._grow_accounts()
+        for before, after in remap.items():
+            snapshot.usage[after] = usage[before]
+            snapshot.unallocated[after] = unallocated[before]
+        snapshot.author_usage = {
+            (remap[account], author): history
+            for (account, author), history in snapshot.author_usage.items()
+            if account in remap
+        }
+        jobs = snapshot.jobs
+        for row in jobs.live:
+            jobs.account[row] = remap[jobs.account[row]]
+        self._changed(Change.TREE, 0)
+
+    def _remap(self, old: AccountTree, new: AccountTree) -> dict[int, int]:
+        """Return new rows per old leaf row; refuse a tree that drops an account with live jobs."""
+        leaves = set(new.leaves)
+        remap = {
+            row: new.row[old.paths[row]] for row in old.leaves if new.row.get(old.paths[row], -1) in leaves
+        }
+        jobs = self.snapshot.jobs
+        orphans = sorted(
+            {old.paths[jobs.account[row]] for row in jobs.live if jobs.account[row] not in remap}
+        )
+        if orphans:
+            raise ConflictError.one(
+                "account-in-use",
+                f"accounts with live jobs would vanish or get children: {', '.join(orphans)}",
+                path="accounts",
+                fix="keep them (a share of 0 is allowed) until their jobs have ended",
+            )
+        return remap
+
+    def _adjusted(self, event: Adjusted) -> None:
+        account = self.snapshot.tree.leaf(event.account)
+        self.snapshot.usage[account].add(event.at, 0, event.charge)
+        self._on_ledger(
+            LedgerEntry(
+                event.account,
+                "",
+                0,
+                event.at,
+                event.at,
+                0,
+                0,
+                event.charge,
+                allocated=True,
+                cause=event.cause,
+            )
+        )
+        self._changed(Change.TREE, 0)
+
+    # -- bookkeeping ------------------------------------------------------------------------------------
+
+    def _grow_accounts(self) -> None:
+        snapshot = self.snapshot
+        count = len(snapshot.tree)
+        snapshot.usage = [ChargeHistory() for _ in range(count)]
+        snapshot.unallocated = [ChargeHistory() for _ in range(count)]
+
+    def _changed(self, change: Change, row: int) -> None:
+        snapshot = self.snapshot
+        snapshot.version += 1
+        snapshot.log.append((change, row))
+        if len(snapshot.log) > _LOG_LIMIT:
+            half = _LOG_LIMIT // 2
+            del snapshot.log[:half]
+            snapshot.log_start += half
+
+    def _forget(self, now: int) -> None:
+        """Drop what no window can see any more."""
+        snapshot = self.snapshot
+        before = now - snapshot.policy.lookback
+        for history in (
+            *snapshot.usage,
+            *snapshot.unallocated,
+            *snapshot.author_usage.values(),
+            snapshot.capacity,
+        ):
+            history.forget(before)
+        while len(snapshot.epochs) > 1 and snapshot.epochs[1].since <= before:
+            del snapshot.epochs[0]
+
+    def _row(self, job: str, *phases: Phase) -> int:
+        jobs = self.snapshot.jobs
+        row = jobs.row.get(job)
+        if row is None:
+            raise NotFoundError.one("job-unknown", f"no job {job}", path="job")
+        if jobs.phase[row] not in phases:
+            raise ConflictError.one(
+                "job-phase",
+                f"job {job} is {jobs.phase[row].name.lower()} (attempt {jobs.attempt[row]})",
+                path="job",
+                allowed=", ".join(phase.name.lower() for phase in phases),
+            )
+        return row
+
+    def _node(self, name: str) -> int:
+        row = self.snapshot.nodes.row.get(name)
+        if row is None:
+            raise NotFoundError.one("node-unknown", f"no node {name}", path="node")
+        return row
+
+
+def with_node_state(state: FleetState, name: str, to: NodeState, cause: str, at: int) -> NodeChanged:
+    """Return the event that gives a node another health.
+
+    Raises:
+        NotFoundError: If there is no such node.
+    """
+    nodes = state.snapshot.nodes
+    row = nodes.row.get(name)
+    if row is None:
+        raise NotFoundError.one(
+            "node-unknown", f"no node {name}", path="node", allowed=", ".join(sorted(nodes.row)[:20])
+        )
+    return NodeChanged(at, replace(nodes.node[row], state=to, cause=cause))

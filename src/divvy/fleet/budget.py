@@ -1,0 +1,245 @@
+"""The budget document: the policy's settings and the account tree, as people write them in TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, Final
+
+from divvy.errors import Fault, InputError
+from divvy.fleet.account import AccountSpec, AccountTree, build_tree, validate
+from divvy.units import (
+    DAY,
+    DURATION_HELP,
+    HOUR,
+    MINUTE,
+    format_duration,
+    parse_decimal,
+    parse_duration,
+    write_duration,
+)
+
+ENGINES: Final = ("slurm", "ray", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Settings of the budget policy; every default is explained in docs/explanation/budgets.md.
+
+    Attributes:
+        lookback: Length of the sliding window, ms.
+        taper: Last part of the window, over which old usage fades linearly, ms.
+        floor: phi: no account with demand is pushed below this part of its present share.
+        max_min_runtime: Cap on a job's declared minimum runtime, ms.
+        margin: A victim's balance must exceed the requester's by this much (entry charge included).
+        band: Width of an over-service band: victims in one band count as equally over-served.
+        debug_max_gpus: Largest job that the debug rule favours.
+        debug_max_min_runtime: Longest declared minimum runtime that the debug rule favours, ms.
+        debug_gpu_time_per_day: Declared GPU-time per author and day under the debug rule, GPU-ms.
+        reclaim_from_owed: Whether an account whose own balance is below 1 may be a victim.
+    """
+
+    lookback: int = 7 * DAY
+    taper: int = DAY
+    floor: float = 0.7
+    max_min_runtime: int = 8 * HOUR
+    margin: float = 0.05
+    band: float = 0.1
+    debug_max_gpus: int = 8
+    debug_max_min_runtime: int = 15 * MINUTE
+    debug_gpu_time_per_day: int = 16 * HOUR
+    reclaim_from_owed: bool = False
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the settings in the form of the TOML file."""
+        document: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            document[item.name] = write_duration(value) if item.name in _DURATIONS else value
+        return document
+
+
+_DURATIONS: Final = (
+    "lookback",
+    "taper",
+    "max_min_runtime",
+    "debug_max_min_runtime",
+    "debug_gpu_time_per_day",
+)
+_UNIT_RANGE: Final = ("floor",)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A budget document, read and found without fault."""
+
+    policy: Policy
+    tree: AccountTree
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the document in the nested form of the TOML file, every default spelled out."""
+        accounts: dict[str, Any] = {}
+        for spec in self.tree.specs:
+            level = accounts
+            *above, name = spec.path.split(".")
+            for step in above:
+                level = level[step]
+            number = float(spec.share)
+            level[name] = {"share": int(number) if number.is_integer() else number}
+            if spec.owners:
+                level[name]["owners"] = list(spec.owners)
+            level[name].update({engine: list(names) for engine, names in spec.aliases})
+        return {"policy": self.policy.to_document(), "accounts": accounts}
+
+
+def parse_budget(text: str, source: str = "budget") -> Budget:
+    """Read a budget file.
+
+    Raises:
+        InputError: With every fault of the file and its path, such as ``budget.vision.share: 120 > 100``.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError.one(
+            "budget-syntax", f"not valid TOML: {error}", path=source, fix="correct the syntax"
+        ) from error
+    return read_budget(document, source)
+
+
+def read_budget(document: Mapping[str, Any], source: str = "budget") -> Budget:
+    """Read a budget from its parsed document (TOML or JSON).
+
+    Raises:
+        InputError: With every fault and its path.
+    """
+    faults: list[Fault] = []
+    unknown = sorted(set(document) - {"policy", "accounts"})
+    faults += [
+        Fault("budget-key", f"{source}.{key}", "unknown section", "policy, accounts", "remove or rename it")
+        for key in unknown
+    ]
+    policy = _read_policy(document.get("policy", {}), f"{source}.policy", faults)
+    accounts = document.get("accounts", {})
+    specs: list[AccountSpec] = []
+    if isinstance(accounts, Mapping):
+        specs = list(_read_accounts(accounts, "", source, faults))
+    else:
+        faults.append(Fault("budget-type", f"{source}.accounts", "not a table", "[accounts.NAME] tables"))
+    faults += validate(specs, source)
+    if not specs:
+        faults.append(
+            Fault(
+                "accounts-empty",
+                f"{source}.accounts",
+                "no account",
+                "at least one [accounts.NAME] with a share",
+            )
+        )
+    if faults:
+        raise InputError(f"{source} has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
+    return Budget(policy, build_tree(specs))
+
+
+def _read_policy(raw: Any, at: str, faults: list[Fault]) -> Policy:
+    if not isinstance(raw, Mapping):
+        faults.append(Fault("budget-type", at, "not a table", "[policy]"))
+        return Policy()
+    settings: dict[str, Any] = {}
+    defaults = Policy()
+    known = {item.name: item for item in fields(Policy)}
+    for key, value in raw.items():
+        if key not in known:
+            faults.append(
+                Fault("policy-key", f"{at}.{key}", "unknown setting", ", ".join(known), "remove or rename it")
+            )
+            continue
+        try:
+            settings[key] = _read_setting(key, value, type(getattr(defaults, key)))
+        except ValueError as error:
+            faults.append(Fault("policy-value", f"{at}.{key}", str(error)))
+    policy = Policy(**settings)
+    if policy.lookback <= 0:
+        faults.append(Fault("policy-value", f"{at}.lookback", "must be positive", 'such as "7d"'))
+    if policy.taper > policy.lookback:
+        faults.append(
+            Fault(
+                "policy-value",
+                f"{at}.taper",
+                "longer than the lookback",
+                f"at most {format_duration(policy.lookback)}",
+            )
+        )
+    return policy
+
+
+def _read_setting(key: str, value: Any, kind: type) -> object:
+    if key in _DURATIONS:
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} has no unit; write {DURATION_HELP}")
+        return parse_duration(value)
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{value!r} is not true or false")
+        return value
+    number = parse_decimal(value)
+    if number < 0:
+        raise ValueError(f"{number} < 0")
+    if key in _UNIT_RANGE and number > 1:
+        raise ValueError(f"{number} > 1; it is a fraction from 0 to 1")
+    if kind is int:
+        if number != number.to_integral_value():
+            raise ValueError(f"{number} is not a whole number")
+        return int(number)
+    return float(number)
+
+
+def _read_accounts(
+    table: Mapping[str, Any], above: str, source: str, faults: list[Fault]
+) -> Iterator[AccountSpec]:
+    for name, body in table.items():
+        path = f"{above}.{name}" if above else name
+        at = f"{source}.{path}"
+        if not isinstance(body, Mapping):
+            faults.append(Fault("budget-type", at, "not a table", f"[accounts.{path}] with a share"))
+            continue
+        children = {key: value for key, value in body.items() if isinstance(value, Mapping)}
+        settings = {key: value for key, value in body.items() if key not in children}
+        share = Decimal(0)
+        if "share" not in settings:
+            faults.append(
+                Fault(
+                    "share-missing", f"{at}.share", "missing", "a percentage of the parent", "add share = N"
+                )
+            )
+        else:
+            try:
+                share = parse_decimal(settings["share"])
+            except ValueError as error:
+                faults.append(Fault("share-type", f"{at}.share", str(error), "0 to 100"))
+        owners = _names(settings.get("owners", []), f"{at}.owners", faults)
+        aliases = tuple(
+            (key, _names(settings[key], f"{at}.{key}", faults)) for key in ENGINES if key in settings
+        )
+        faults += [
+            Fault(
+                "account-key",
+                f"{at}.{key}",
+                "unknown setting",
+                f"share, owners, {', '.join(ENGINES)}",
+                "remove or rename it",
+            )
+            for key in settings
+            if key not in ("share", "owners", *ENGINES)
+        ]
+        yield AccountSpec(path, share, owners, aliases)
+        yield from _read_accounts(children, path, source, faults)
+
+
+def _names(value: Any, at: str, faults: list[Fault]) -> tuple[str, ...]:
+    if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+        return tuple(value)
+    faults.append(Fault("budget-type", at, f"{value!r} is not a list of names", '["ada", "bob"]'))
+    return ()

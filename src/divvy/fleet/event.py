@@ -1,0 +1,145 @@
+"""Events: everything that can happen to the state of the fleet, and nothing else changes it.
+
+Events are what the journal stores; applying the same events to the same base gives the same state.
+Times are ms since the state's epoch. Codes on the wire are the class names in lower snake case.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from divvy.fleet.job import JobKind, JobSpec, StopCause
+from divvy.fleet.node import Node, NodeState
+
+
+class Submitted(NamedTuple):
+    """A job entered the queue; ``debug`` is admission's answer to the debug rule."""
+
+    at: int
+    spec: JobSpec
+    debug: bool = False
+
+
+class Placed(NamedTuple):
+    """A plan promised devices to a job: (node name, devices) pairs."""
+
+    at: int
+    job: str
+    placement: tuple[tuple[str, int], ...]
+    protected: bool
+
+
+class Started(NamedTuple):
+    """The engine reports that the run began; charging begins."""
+
+    at: int
+    job: str
+
+
+class Stopping(NamedTuple):
+    """A run was told to leave, for this cause."""
+
+    at: int
+    job: str
+    cause: StopCause
+
+
+class Stopped(NamedTuple):
+    """The engine reports that the run ended.
+
+    ``requeue``: the job goes back to the queue instead of ending. ``exit_code`` is None where there was
+    no process to ask.
+    """
+
+    at: int
+    job: str
+    cause: StopCause
+    requeue: bool
+    exit_code: int | None = None
+
+
+class Withdrawn(NamedTuple):
+    """A job that was not running left the queue."""
+
+    at: int
+    job: str
+
+
+class NodeChanged(NamedTuple):
+    """A node appeared, or its size, model or health changed."""
+
+    at: int
+    node: Node
+
+
+class BudgetChanged(NamedTuple):
+    """A new version of the budget document holds from now on (the document in its nested form)."""
+
+    at: int
+    document: dict[str, Any]
+    author: str
+    reason: str
+
+
+class Adjusted(NamedTuple):
+    """Charge added to an account by hand or by a rule (refund: negative), with its cause."""
+
+    at: int
+    account: str
+    charge: int
+    cause: str
+
+
+Event = Submitted | Placed | Started | Stopping | Stopped | Withdrawn | NodeChanged | BudgetChanged | Adjusted
+
+_KINDS: dict[str, type[Event]] = {
+    "submitted": Submitted,
+    "placed": Placed,
+    "started": Started,
+    "stopping": Stopping,
+    "stopped": Stopped,
+    "withdrawn": Withdrawn,
+    "node_changed": NodeChanged,
+    "budget_changed": BudgetChanged,
+    "adjusted": Adjusted,
+}
+_NAMES: dict[type[Event], str] = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_document(event: Event) -> dict[str, Any]:
+    """Return an event as plain JSON values."""
+    document: dict[str, Any] = {"event": _NAMES[type(event)], **event._asdict()}
+    if isinstance(event, Submitted):
+        document["spec"] = event.spec._asdict()
+    elif isinstance(event, NodeChanged):
+        node = event.node
+        document["node"] = {name: getattr(node, name) for name in Node.__slots__}
+    elif isinstance(event, Placed):
+        document["placement"] = [list(pair) for pair in event.placement]
+    return document
+
+
+def from_document(document: dict[str, Any]) -> Event:
+    """Return the event that `to_document` wrote.
+
+    Raises:
+        ValueError: If the document is not of a known kind or lacks a field.
+    """
+    fields = dict(document)
+    kind = _KINDS.get(fields.pop("event", ""))
+    if kind is None:
+        raise ValueError(f"unknown event {document.get('event')!r}; known: {', '.join(_KINDS)}")
+    try:
+        if kind is Submitted:
+            spec = dict(fields["spec"])
+            fields["spec"] = JobSpec(**{**spec, "kind": JobKind(spec["kind"])})
+        elif kind is NodeChanged:
+            node = dict(fields["node"])
+            fields["node"] = Node(**{**node, "state": NodeState(node["state"])})
+        elif kind is Placed:
+            fields["placement"] = tuple((str(name), int(gpus)) for name, gpus in fields["placement"])
+        if "cause" in fields and kind in (Stopping, Stopped):
+            fields["cause"] = StopCause(fields["cause"])
+        return kind(**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"damaged event {document.get('event')!r}: {error}") from error

@@ -1,0 +1,43 @@
+"""Nodes: machines with devices of one model, and their health."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from divvy.fleet.device import GENERIC
+
+
+class NodeState(IntEnum):
+    """What may happen on a node.
+
+    ``UP`` takes work. ``DRAINING`` takes none; what runs keeps its protection and is stopped at its
+    expiry. ``DOWN`` takes none and what ran there is lost.
+    """
+
+    UP = 0
+    DRAINING = 1
+    DOWN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine as the planners see it.
+
+    Attributes:
+        name: Unique name.
+        gpus: Devices on it.
+        model: Name of their device model.
+        weight: Charge per device-millisecond (see `divvy.fleet.device`).
+        domain: NVLink or rail domain; gangs prefer to stay inside one. Empty: unknown.
+        state: Health.
+        cause: Why the node is not up; empty when it is.
+    """
+
+    name: str
+    gpus: int
+    model: str = GENERIC.name
+    weight: int = GENERIC.weight
+    domain: str = ""
+    state: NodeState = NodeState.UP
+    cause: str = ""

@@ -1,0 +1,71 @@
+"""Why: the codes that plans carry. Text is rendered from them only when somebody asks."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class Reason(IntEnum):
+    """A reason of a decision or of a wait. The number is the severity: the highest is the headline."""
+
+    STARTED_FREE = 1
+    STARTED_OVER_UNALLOCATED = 2
+    STARTED_BY_RECLAIM = 3
+    STARTED_BY_SWAP = 4
+    STARTED_UNALLOCATED = 5
+    STARTED_BACKFILL = 6
+
+    WAIT_BEHIND = 20
+    """Other jobs of the same account go first."""
+    WAIT_OTHERS_FIRST = 21
+    """Free devices went to accounts that are further below what they are owed."""
+    WAIT_CAPACITY = 22
+    """Too few devices are free or may be taken back now."""
+    WAIT_SHAPE = 23
+    """Enough devices in all, but not in the shape the gang needs (whole nodes, one node)."""
+    WAIT_PROTECTED = 24
+    """What could be taken back is inside its minimum runtime."""
+    WAIT_OVERSERVED = 25
+    """The account has had more than its share; nobody over-served more may be preempted for it."""
+    WAIT_SLOT = 26
+    """A dated slot is held for a gang."""
+    WAIT_LIMIT = 27
+    """A limit of the account or author is reached."""
+    WAIT_MODEL = 28
+    """No healthy node has the device model asked for."""
+    WAIT_TOO_LARGE = 29
+    """The gang is larger than the healthy fleet."""
+    WAIT_VICTIMS = 30
+    """Devices are promised; the jobs that hold them are being stopped."""
+
+    PREEMPTED_UNALLOCATED = 40
+    PREEMPTED_RECLAIM = 41
+    PREEMPTED_SWAP = 42
+    PREEMPTED_DRAIN = 43
+
+
+#: What each reason says, for people. Values in braces are filled from the explanation's numbers.
+TEXT: Final[dict[Reason, str]] = {
+    Reason.STARTED_FREE: "started on free devices",
+    Reason.STARTED_OVER_UNALLOCATED: "started in place of unallocated work",
+    Reason.STARTED_BY_RECLAIM: "started on devices taken back from a more over-served account",
+    Reason.STARTED_BY_SWAP: "started in place of a job of the same account that ranks behind it",
+    Reason.STARTED_UNALLOCATED: "started unallocated on devices that nobody claims now",
+    Reason.STARTED_BACKFILL: "started early without delaying a job ahead of it",
+    Reason.WAIT_BEHIND: "other jobs of the same account go first",
+    Reason.WAIT_OTHERS_FIRST: "accounts that are further below what they are owed go first",
+    Reason.WAIT_CAPACITY: "too few devices are free or may be taken back now",
+    Reason.WAIT_SHAPE: "enough devices in all, but not in the shape the gang needs",
+    Reason.WAIT_PROTECTED: "what could be taken back is still inside its minimum runtime",
+    Reason.WAIT_OVERSERVED: "its account has had more than its share, and nobody more over-served can yield",
+    Reason.WAIT_SLOT: "a dated slot is held for a gang",
+    Reason.WAIT_LIMIT: "a limit of the account or author is reached",
+    Reason.WAIT_MODEL: "no healthy node has the device model asked for",
+    Reason.WAIT_TOO_LARGE: "the gang is larger than the healthy fleet",
+    Reason.WAIT_VICTIMS: "devices are promised; the jobs on them are being stopped",
+    Reason.PREEMPTED_UNALLOCATED: "unallocated work gives way to allocated work",
+    Reason.PREEMPTED_RECLAIM: "its account was more over-served than the account that took the devices",
+    Reason.PREEMPTED_SWAP: "a job of the same account that ranks ahead took the devices",
+    Reason.PREEMPTED_DRAIN: "its node is being drained",
+}

@@ -1,0 +1,139 @@
+"""Exact charge over a sliding window, from a piecewise-constant charge rate.
+
+A history keeps, at every change of rate, the cumulative charge C and twice its time integral A, both
+integers. With lookback W and taper d the charge that counts at time t is
+
+    U(t) = C(t) - (A(t - W + d) - A(t - W)) / (2 d)
+
+that is: full weight for the last W - d, then fading linearly to nothing at age W. No sampling, no decay
+constant: the figure is exact to the charge-millisecond, and two machines agree on it to the bit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import Any
+
+
+class ChargeHistory:
+    """Charge of one subject over time: a rate that changes at instants, plus explicit jumps.
+
+    Rates are charge per millisecond (devices x weight); times are milliseconds and never go backwards.
+    """
+
+    __slots__ = ("_area", "_charge", "_high", "_low", "_rates", "_times", "rate")
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._charge: list[int] = []
+        self._area: list[int] = []
+        self._rates: list[int] = []
+        self.rate = 0
+        self._low = 0
+        self._high = 0
+
+    def add(self, at: int, rate: int = 0, charge: int = 0) -> None:
+        """Change the rate by ``rate`` at an instant and add ``charge`` at once (an adjustment)."""
+        self.rate += rate
+        times = self._times
+        if times and at <= times[-1]:
+            # A late report: the rate changes at the last change instead, and the charge is corrected by
+            # exactly what the rate would have made in between, so that totals stay exact.
+            self._charge[-1] += charge + rate * (times[-1] - at)
+            self._rates[-1] = self.rate
+            return
+        if times:
+            span = at - times[-1]
+            before, rate_before = self._charge[-1], self._rates[-1]
+            self._area.append(self._area[-1] + 2 * before * span + rate_before * span * span)
+            self._charge.append(before + rate_before * span + charge)
+        else:
+            self._area.append(0)
+            self._charge.append(charge)
+        times.append(at)
+        self._rates.append(self.rate)
+
+    def total(self, at: int) -> int:
+        """Return the charge from the beginning up to an instant not before the last change."""
+        if not self._times or at <= self._times[0]:
+            return self._charge[0] if self._times and at == self._times[0] else 0
+        return self._at(bisect_right(self._times, at) - 1, at)[0]
+
+    def windowed(self, at: int, lookback: int, taper: int) -> float:
+        """Return the tapered charge in [at - lookback, at]; ``at`` is not before the last change."""
+        times = self._times
+        if not times:
+            return 0.0
+        last = len(times) - 1
+        now = self._charge[last] + self._rates[last] * (at - times[last])
+        early = at - lookback
+        late = early + taper
+        if late <= times[0]:
+            return float(now)
+        low = self._low = self._seek(self._low, early)
+        if not taper:
+            return float(now - (self._at(low, early)[0] if low >= 0 else 0))
+        high = self._high = self._seek(max(self._high, low), late)
+        area_early = self._at(low, early)[1] if low >= 0 else 0
+        return now - (self._at(high, late)[1] - area_early) / (2 * taper)
+
+    def windowed_part(self, at: int, lookback: int, taper: int, since: int, until: int) -> float:
+        """Return what the part [since, until] of the past contributes to `windowed`."""
+        early = at - lookback
+        late = early + taper
+        whole = self._value(until)[0] - self._value(max(since, late))[0] if until > late else 0
+        p, q = max(since, early), min(until, late)
+        if taper <= 0 or q <= p:
+            return float(whole)
+        (charge_p, area_p), (charge_q, area_q) = self._value(p), self._value(q)
+        faded = (q - early) * charge_q - (p - early) * charge_p
+        return whole + (2 * faded - (area_q - area_p)) / (2 * taper)
+
+    def forget(self, before: int) -> None:
+        """Drop the changes that no window reaching back to ``before`` can see."""
+        cut = bisect_right(self._times, before) - 1
+        if cut > 0:
+            for column in (self._times, self._charge, self._area, self._rates):
+                del column[:cut]
+            self._low = self._high = 0
+
+    def to_document(self) -> list[list[int]]:
+        """Return the history as plain rows ``[time, charge, area, rate]``."""
+        return [list(row) for row in zip(self._times, self._charge, self._area, self._rates, strict=True)]
+
+    @classmethod
+    def from_document(cls, rows: list[list[Any]]) -> ChargeHistory:
+        """Return the history that `to_document` wrote.
+
+        Raises:
+            ValueError: If the times do not rise.
+        """
+        history = cls()
+        for time, charge, area, rate in rows:
+            history._times.append(int(time))
+            history._charge.append(int(charge))
+            history._area.append(int(area))
+            history._rates.append(int(rate))
+        if any(b <= a for a, b in pairwise(history._times)):
+            raise ValueError("the times of a charge history do not rise")
+        history.rate = history._rates[-1] if history._rates else 0
+        return history
+
+    def _seek(self, index: int, at: int) -> int:
+        """Return the last change at or before an instant, -1 if none; walks from a remembered place."""
+        times = self._times
+        if index < 0 or index >= len(times) or times[index] > at:
+            return bisect_right(times, at) - 1
+        while index + 1 < len(times) and times[index + 1] <= at:
+            index += 1
+        return index
+
+    def _at(self, index: int, at: int) -> tuple[int, int]:
+        span = at - self._times[index]
+        charge, rate = self._charge[index], self._rates[index]
+        return charge + rate * span, self._area[index] + 2 * charge * span + rate * span * span
+
+    def _value(self, at: int) -> tuple[int, int]:
+        index = bisect_right(self._times, at) - 1
+        return self._at(index, at) if index >= 0 else (0, 0)

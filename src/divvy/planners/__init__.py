@@ -1,0 +1,1 @@
+"""Pure planners: `plan(snapshot, context) -> Plan`. They meet only in the pipeline."""

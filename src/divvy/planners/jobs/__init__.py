@@ -1,0 +1,1 @@
+"""Budgets: admission, ordering, placement, reclaim; and the baselines they are compared with."""

@@ -1,0 +1,1 @@
+"""Another set of ports: virtual clock and engine, traces, scenarios, measures."""

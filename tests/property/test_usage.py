@@ -1,0 +1,53 @@
+"""The window formula against a direct sum over milliseconds."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.fleet.usage import ChargeHistory
+
+CHANGES = st.lists(st.tuples(st.integers(0, 15), st.integers(-5, 9), st.integers(0, 20)), max_size=12)
+
+
+def weight(age, lookback, taper):
+    """Integral of the taper over the millisecond that ends `age` before now."""
+    def area(x):  # integral of the weight over ages 0..x
+        flat = lookback - taper
+        if x <= flat:
+            return x
+        x = min(x, lookback)
+        return flat + ((lookback - flat) ** 2 - (lookback - x) ** 2) / (2 * taper) if taper else flat
+
+    return area(age + 1) - area(age)
+
+
+@given(CHANGES, st.integers(0, 60), st.integers(1, 40), st.data())
+def test_windowed_is_the_tapered_sum(changes, ahead, lookback, data):
+    taper = data.draw(st.integers(0, lookback))
+    history = ChargeHistory()
+    now, rate = 0, 0
+    per_ms: list[int] = []
+    for gap, step, _ in changes:
+        now += gap
+        per_ms += [rate] * gap
+        history.add(now, step)
+        rate += step
+    per_ms += [rate] * ahead
+    at = now + ahead
+    assert history.total(at) == sum(per_ms)
+    expected = sum(r * weight(at - 1 - i, lookback, taper) for i, r in enumerate(per_ms))
+    assert abs(history.windowed(at, lookback, taper) - expected) < 1e-6 * (1 + abs(expected))
+    cut = data.draw(st.integers(0, at))
+    parts = history.windowed_part(at, lookback, taper, -1000, cut) + history.windowed_part(at, lookback, taper, cut, at)
+    assert abs(parts - expected) < 1e-6 * (1 + abs(expected))
+    history.forget(at - lookback)
+    assert abs(history.windowed(at, lookback, taper) - expected) < 1e-6 * (1 + abs(expected))
+    assert history.total(at) == sum(per_ms)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 9))
+def test_a_late_report_leaves_totals_exact(end, late, rate):
+    history = ChargeHistory()
+    history.add(0, rate)
+    history.add(end + late, 1)
+    history.add(end, -rate)
+    assert history.total(end + late + 10) == rate * end + 10
