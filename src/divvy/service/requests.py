@@ -1,0 +1,82 @@
+"""What the HTTP API accepts, bounded in every dimension before anything else looks at it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_BODY_BYTES: Final = 1 << 20
+MAX_ARGV: Final = 4_096
+MAX_ARGV_BYTES: Final = 128 << 10
+MAX_ENV: Final = 1_024
+MAX_ENV_BYTES: Final = 256 << 10
+MAX_PAGE: Final = 1_000
+JOB_ID: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+
+_Text = Annotated[str, Field(max_length=1_000)]
+_Word = Annotated[str, Field(max_length=200)]
+
+
+class Asked(BaseModel):
+    """A request body; unknown members are refused, types are not converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class JobRequest(Asked):
+    """A job and its contract. Durations are text with a unit (``"15m"``), or ``"0"``."""
+
+    account: _Word = Field(examples=["lab.vision"])
+    gpus: int = Field(ge=1, le=1_000_000, examples=[2])
+    argv: list[str] = Field(min_length=1, max_length=MAX_ARGV, examples=[["python", "train.py"]])
+    cwd: str = Field(default="", max_length=4_096, description="Absolute; empty: the home of the user.")
+    env: dict[str, str] = Field(default_factory=dict, max_length=MAX_ENV)
+    min_runtime: _Word = Field(default="0", description="Declared minimum runtime; 0 is unallocated.")
+    resumable: bool = False
+    restart: bool = Field(
+        default=False, description="Starts again from zero when preempted, if not resumable."
+    )
+    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
+    kind: Literal["batch", "interactive"] = "batch"
+    model: _Word = ""
+    per_node: int = Field(default=0, ge=0, le=1_000_000)
+    time_limit: _Word = Field(default="0", description="Longest runtime of one attempt; 0 is none.")
+    name: _Word = ""
+    id: str | None = Field(default=None, pattern=f"^{JOB_ID}$", description="Makes a retry harmless.")
+    warn_signal: str = Field(default="SIGUSR1", pattern=r"^SIG[A-Z0-9]{2,10}$")
+    warn: _Word = Field(default="5s", description="Between the warning and TERM.")
+    grace: _Word = Field(default="10s", description="Between TERM and KILL.")
+    memory_bytes: int = Field(default=0, ge=0, description="Limit where the machine permits one; 0 is none.")
+
+
+class BudgetRequest(Asked):
+    """A whole budget document, in the nested form of the TOML file."""
+
+    document: dict[str, Any]
+    reason: _Text
+    version: int = Field(ge=0, description="The version that the change was made from.")
+
+
+class ShareRequest(Asked):
+    """A new share of one account."""
+
+    share: float = Field(description="Percent of the parent.")
+    reason: _Text
+    version: int = Field(ge=0)
+
+
+class DrainRequest(Asked):
+    """Why a node is taken out of service."""
+
+    reason: _Text
+
+
+class TokenRequest(Asked):
+    """A new token."""
+
+    user: _Word
+    role: Literal["viewer", "submitter", "owner", "admin"]
+    accounts: list[_Word] = Field(default_factory=list, max_length=100)
+    label: _Word = ""
+    expires_in: _Word | None = Field(default=None, description='Such as "90d"; none: it does not expire.')

@@ -1,0 +1,130 @@
+"""Answers about jobs: lists, the queue, explanations."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from divvy.service.schemas.shape import AccountView, Aged, PlaceView, ReasonView, Shape
+
+
+class JobView(Shape):
+    """One job. ``argv``, ``cwd`` and ``env`` are null for everybody but its author, owners and admins."""
+
+    id: str
+    name: str
+    account: str
+    author: str
+    gpus: int
+    model: str
+    per_node: int
+    kind: Literal["batch", "interactive"]
+    allocated: bool
+    min_runtime_seconds: float
+    time_limit_seconds: float | None
+    resumable: bool
+    restart: bool
+    priority: int
+    debug: bool = Field(description="Whether the debug rule favours it.")
+    state: str = Field(
+        description="accepted, queued, protected, interruptible, unallocated, stopping, preempted(N), "
+        "finished, failed, cancelled or preempted."
+    )
+    submitted_at: float
+    queued_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    protected_until_at: float | None
+    waiting_seconds: float | None
+    running_seconds: float | None
+    placement: list[PlaceView]
+    attempt: int
+    preemptions: int
+    exit_code: int | None
+    cause: str | None = Field(description="Why the last run ended; null before the first end.")
+    argv: list[str] | None = None
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+
+
+class Job(JobView, Aged):
+    """One job with everything the caller may see."""
+
+    schema_: Literal["divvy.job/1"] = Field("divvy.job/1", alias="schema")
+
+
+class Jobs(Aged):
+    """A page of jobs, newest first."""
+
+    schema_: Literal["divvy.jobs/1"] = Field("divvy.jobs/1", alias="schema")
+    jobs: list[JobView]
+    next: str | None = Field(description="Give it as `before` for the next page; null on the last.")
+
+
+class Cancelled(Shape):
+    """A cancellation was recorded; the job leaves when the scheduler has seen it."""
+
+    schema_: Literal["divvy.cancel/1"] = Field("divvy.cancel/1", alias="schema")
+    job: str
+    state: str
+
+
+class QueuedJob(Shape):
+    """One line of the queue."""
+
+    position: int
+    id: str
+    name: str
+    account: str
+    author: str
+    gpus: int
+    min_runtime_seconds: float
+    state: str
+    waiting_seconds: float
+    reason: ReasonView
+    ahead: list[str] = Field(description="The next few jobs ahead of it.")
+    ahead_count: int
+
+
+class Queue(Aged):
+    """Everything that waits, in the order of service."""
+
+    schema_: Literal["divvy.queue/1"] = Field("divvy.queue/1", alias="schema")
+    jobs: list[QueuedJob]
+    total: int = Field(description="Waiting jobs in all; the list may be cut by `limit`.")
+
+
+class AheadView(Shape):
+    """A job that goes first, and why."""
+
+    id: str
+    account: str
+    gpus: int
+    why: str
+
+
+class HistoryView(Shape):
+    """Something that happened to a job."""
+
+    at: float
+    event: str
+    text: str
+
+
+class Explanation(Aged):
+    """Why a job waits, runs or was preempted, and what would help."""
+
+    schema_: Literal["divvy.explain/1"] = Field("divvy.explain/1", alias="schema")
+    job: str
+    state: str
+    headline: ReasonView
+    reasons: list[ReasonView] = Field(description="All reasons, the most severe first.")
+    account: AccountView | None
+    ahead: list[AheadView]
+    ahead_count: int
+    numbers: dict[str, float | int | str | None] = Field(
+        description="What the codes stand on: needed, free, reclaimable, protected, floor, balance, rank, ..."
+    )
+    help: list[str]
+    history: list[HistoryView]
