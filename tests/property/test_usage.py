@@ -10,6 +10,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 15), st.integers(-5, 9), st.integers
 
 def weight(age, lookback, taper):
     """Integral of the taper over the millisecond that ends `age` before now."""
+
     def area(x):  # integral of the weight over ages 0..x
         flat = lookback - taper
         if x <= flat:
@@ -37,7 +38,9 @@ def test_windowed_is_the_tapered_sum(changes, ahead, lookback, data):
     expected = sum(r * weight(at - 1 - i, lookback, taper) for i, r in enumerate(per_ms))
     assert abs(history.windowed(at, lookback, taper) - expected) < 1e-6 * (1 + abs(expected))
     cut = data.draw(st.integers(0, at))
-    parts = history.windowed_part(at, lookback, taper, -1000, cut) + history.windowed_part(at, lookback, taper, cut, at)
+    parts = history.windowed_part(at, lookback, taper, -1000, cut) + history.windowed_part(
+        at, lookback, taper, cut, at
+    )
     assert abs(parts - expected) < 1e-6 * (1 + abs(expected))
     history.forget(at - lookback)
     assert abs(history.windowed(at, lookback, taper) - expected) < 1e-6 * (1 + abs(expected))

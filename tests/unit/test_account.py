@@ -5,7 +5,7 @@ import pytest
 
 from divvy.errors import InputError
 from divvy.fleet.account import AccountSpec, build_tree
-from divvy.fleet.budget import parse_budget
+from divvy.fleet.budget import parse_budget, read_budget
 
 LAB = """
 [policy]
@@ -28,8 +28,6 @@ def test_effective_share_is_the_product_down_the_tree():
 
 
 def test_a_budget_file_reads_back_from_its_own_document():
-    from divvy.fleet.budget import read_budget
-
     budget = parse_budget(LAB)
     assert read_budget(budget.to_document()) == budget
     assert budget.tree.owners_over("lab.vision") == {"ada"}
@@ -66,7 +64,9 @@ owners = "ada"
 
 def test_unknown_parents_and_duplicates_are_faults():
     with pytest.raises(InputError) as caught:
-        build_tree([AccountSpec("a.b", Decimal(1)), AccountSpec("c", Decimal(1)), AccountSpec("c", Decimal(2))])
+        build_tree(
+            [AccountSpec("a.b", Decimal(1)), AccountSpec("c", Decimal(1)), AccountSpec("c", Decimal(2))]
+        )
     assert [fault.code for fault in caught.value.faults] == ["account-parent", "account-duplicate"]
 
 

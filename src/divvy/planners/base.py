@@ -16,10 +16,12 @@ class Context:
     Attributes:
         now: Time of the pass, ms since the state's epoch.
         seed: Seeds the planner's generator, where it uses one; the same seed gives the same plan.
+        explain: Whether the plan carries standings and waits. Decisions never depend on it.
     """
 
     now: int
     seed: int = 0
+    explain: bool = True
 
 
 class JobPlanner(Protocol):
