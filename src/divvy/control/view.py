@@ -1,0 +1,210 @@
+"""What readers know of the state: one small document per pass, written by the loop, read by everybody else.
+
+The API and the dashboard live in other processes than the planner and never see its columns. They get
+this view (nodes, standings, waits) and the read model of the jobs; explanations are rendered from the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from divvy.fleet.account import ROOT, AccountTree
+from divvy.fleet.decision import Plan, Standing
+from divvy.fleet.job import Phase
+from divvy.fleet.node import Node, NodeState
+from divvy.fleet.reason import Reason
+from divvy.fleet.snapshot import Snapshot
+from divvy.units import DAY
+
+
+class AccountSight(NamedTuple):
+    """An account as the last pass saw it.
+
+    Attributes:
+        path: Account; inner ones too, with the sums of their children.
+        rank: Place in the order of service, 0 first; -1 where it has no demand.
+        balance: Usage over entitlement; -1 where nothing is owed (share 0).
+        floor: Devices below which nobody pushes it while it has demand; -1 where the pass did not say.
+        held: Allocated devices.
+        unallocated: Unallocated devices.
+        waiting: Queued allocated jobs.
+        waiting_gpus: Their devices.
+        entitlement: What the window owes it, charge.
+        usage: What the window counts against it, charge.
+    """
+
+    path: str
+    rank: int
+    balance: float
+    floor: int
+    held: int
+    unallocated: int
+    waiting: int
+    waiting_gpus: int
+    entitlement: float
+    usage: float
+
+
+class WaitSight(NamedTuple):
+    """Why a job that was tried waits; `owed_by` is the account that was at the head of the queue."""
+
+    reason: Reason
+    needed: int
+    free: int
+    reclaimable: int
+    protected: int
+    owed_by: str
+
+
+class NodeSight(NamedTuple):
+    """A node and what is free on it."""
+
+    node: Node
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The published state.
+
+    Attributes:
+        version: Version of the state.
+        at: Time of the pass, ms.
+        planner: Name of the planner.
+        nodes: Nodes in the order in which they came.
+        accounts: Accounts in tree order.
+        waits: Per tried job.
+        authors: Per account and author with queued jobs: charge in the window (order inside an account).
+    """
+
+    version: int
+    at: int
+    planner: str
+    nodes: tuple[NodeSight, ...] = ()
+    accounts: tuple[AccountSight, ...] = ()
+    waits: Mapping[str, WaitSight] = field(default_factory=dict)
+    authors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the view as plain JSON values."""
+        return {
+            "version": self.version,
+            "at": self.at,
+            "planner": self.planner,
+            "nodes": [
+                [n.name, n.gpus, n.model, n.weight, n.domain, int(n.state), n.cause, free]
+                for n, free in self.nodes
+            ],
+            "accounts": [list(account) for account in self.accounts],
+            "waits": {job: [int(wait.reason), *wait[1:]] for job, wait in self.waits.items()},
+            "authors": {path: dict(usage) for path, usage in self.authors.items()},
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> View:
+        """Return the view that `to_document` wrote.
+
+        Raises:
+            ValueError: If the document is damaged.
+        """
+        try:
+            return cls(
+                int(document["version"]),
+                int(document["at"]),
+                str(document["planner"]),
+                tuple(
+                    NodeSight(Node(name, gpus, model, weight, domain, NodeState(state), cause), free)
+                    for name, gpus, model, weight, domain, state, cause, free in document["nodes"]
+                ),
+                tuple(AccountSight(*row) for row in document["accounts"]),
+                {job: WaitSight(Reason(row[0]), *row[1:]) for job, row in document["waits"].items()},
+                document["authors"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"damaged view: {error}") from error
+
+
+def describe(snapshot: Snapshot, plan: Plan, now: int, planner: str) -> View:
+    """Return the view of a state and of the plan that was made on it."""
+    tree, jobs, nodes = snapshot.tree, snapshot.jobs, snapshot.nodes
+    return View(
+        snapshot.version,
+        now,
+        planner,
+        tuple(NodeSight(node, max(free, 0)) for node, free in zip(nodes.node, nodes.free, strict=True)),
+        _accounts(snapshot, plan, now),
+        {
+            jobs.spec[row].id: WaitSight(*wait[:5], tree.paths[max(wait.owed_by, ROOT)])
+            for row, wait in plan.waits
+            if jobs.phase[row] is Phase.QUEUED
+        },
+        _authors(snapshot, now),
+    )
+
+
+def entitlement(snapshot: Snapshot, path: str, now: int) -> float:
+    """Return what the window owes an account, charge (budgets.md, "The model").
+
+    The integral of share x healthy capacity over the window, with the same taper as usage, but at least
+    its share of a day of present capacity, so that a new or a halved account behaves sanely.
+    """
+    policy, capacity = snapshot.policy, snapshot.capacity
+    owed = 0.0
+    for epoch, until in zip(
+        snapshot.epochs, [*(later.since for later in snapshot.epochs[1:]), now], strict=True
+    ):
+        row = epoch.tree.row.get(path)
+        if row is not None:
+            part = capacity.windowed_part(now, policy.lookback, policy.taper, epoch.since, until)
+            owed += float(epoch.tree.share[row]) * part
+    present = snapshot.tree.row.get(path)
+    share = float(snapshot.tree.share[present]) if present is not None else 0.0
+    return max(owed, share * capacity.rate * DAY)
+
+
+def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, ...]:
+    tree, policy = snapshot.tree, snapshot.policy
+    standings = {standing.account: standing for standing in plan.standings}
+    usage = [history.windowed(now, policy.lookback, policy.taper) for history in snapshot.usage]
+    sums = [[0, 0, 0, 0] for _ in tree.paths]
+    for row, seen in standings.items():
+        if not tree.children[row]:
+            sums[row] = [seen.held, seen.unallocated, seen.waiting, seen.waiting_gpus]
+    for row in range(len(tree) - 1, ROOT, -1):
+        above = tree.parent[row]
+        usage[above] += usage[row]
+        sums[above] = [a + b for a, b in zip(sums[above], sums[row], strict=True)]
+    return tuple(
+        _account(tree, row, standings.get(row), sums[row], entitlement(snapshot, path, now), usage[row])
+        for row, path in enumerate(tree.paths)
+        if row != ROOT
+    )
+
+
+def _account(
+    tree: AccountTree, row: int, seen: Standing | None, sums: list[int], owed: float, used: float
+) -> AccountSight:
+    if seen is not None:
+        balance, rank, floor = seen.balance, seen.rank, seen.floor
+    else:
+        balance, rank, floor = (used / owed if owed > 0 else -1.0), -1, -1
+    held, unallocated, waiting, waiting_gpus = sums
+    return AccountSight(
+        tree.paths[row], rank, balance, floor, held, unallocated, waiting, waiting_gpus, owed, used
+    )
+
+
+def _authors(snapshot: Snapshot, now: int) -> dict[str, dict[str, float]]:
+    jobs, policy, tree = snapshot.jobs, snapshot.policy, snapshot.tree
+    queued = {
+        (jobs.account[row], jobs.spec[row].author) for row in jobs.live if jobs.phase[row] is Phase.QUEUED
+    }
+    usage: dict[str, dict[str, float]] = {}
+    for key in sorted(queued):
+        history = snapshot.author_usage.get(key)
+        if history is not None:
+            had = history.windowed(now, policy.lookback, policy.taper)
+            usage.setdefault(tree.paths[key[0]], {})[key[1]] = had
+    return usage
