@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from divvy.control.state import FleetState
 from divvy.control.view import View, describe, entitlement
 from divvy.fleet.budget import parse_budget
@@ -69,4 +71,4 @@ def test_a_new_account_is_owed_a_day_of_its_share_at_least():
 
 def test_entitlement_grows_with_the_capacity_of_the_window():
     owed = entitlement(a_state().snapshot, "lab.language", T0 + 3 * DAY)
-    assert owed == 0.4 * 8 * 3 * DAY
+    assert owed == pytest.approx(0.4 * 8 * 3 * DAY)

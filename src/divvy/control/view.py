@@ -38,7 +38,7 @@ class AccountSight(NamedTuple):
     path: str
     rank: int
     balance: float
-    floor: int
+    floor: float
     held: int
     unallocated: int
     waiting: int

@@ -72,7 +72,7 @@ class AccountView(Shape):
     owners: list[str]
     rank: int | None = Field(description="Place in the order of service, 0 first; null without demand.")
     balance: float | None = Field(description="Usage over entitlement in the window; 1 is exactly served.")
-    floor: int | None = Field(description="Devices below which nobody pushes it while it has demand.")
+    floor: float | None = Field(description="Devices below which nobody pushes it while it has demand.")
     held: int = Field(description="Devices held by allocated jobs.")
     unallocated: int = Field(description="Devices held by unallocated jobs.")
     waiting: int = Field(description="Queued allocated jobs.")
