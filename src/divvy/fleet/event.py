@@ -48,7 +48,8 @@ class Stopped(NamedTuple):
     """The engine reports that the run ended.
 
     ``requeue``: the job goes back to the queue instead of ending. ``exit_code`` is None where there was
-    no process to ask.
+    no process to ask, 128 + n where signal n ended it. ``detail`` is the engine's account of what went
+    wrong, for people; empty where the cause says it all.
     """
 
     at: int
@@ -56,6 +57,7 @@ class Stopped(NamedTuple):
     cause: StopCause
     requeue: bool
     exit_code: int | None = None
+    detail: str = ""
 
 
 class Withdrawn(NamedTuple):
