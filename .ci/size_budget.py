@@ -15,7 +15,9 @@ FUNCTION_LIMIT = 50
 MEDIAN_LIMIT = 200
 
 #: Path below src/divvy (or path::function) to the reason for being longer.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "adapters/store/migrations/versions/r0001_first_schema.py::upgrade": "a list of statements",
+}
 
 
 def main() -> int:

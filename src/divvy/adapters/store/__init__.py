@@ -1,0 +1,1 @@
+"""The store: the journal, what readers look at, what people asked for; SQLite, or PostgreSQL by URL."""

@@ -1,0 +1,380 @@
+"""What readers ask of the store: jobs, their history, the ledger, the journal, budgets, the published fleet.
+
+Every method is one short read transaction on its own connection and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from divvy.adapters.store.database import Database
+from divvy.adapters.store.tables import (
+    ACCEPTED,
+    base,
+    budget_version,
+    capacity,
+    history,
+    job,
+    journal,
+    launch,
+    ledger,
+    published,
+)
+from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job as the last journalled event left it.
+
+    Attributes:
+        spec: As submitted.
+        number: Grows with every submission; pages count down on it.
+        debug: Whether the debug rule favours it.
+        phase: None while the loop has not seen it yet (accepted).
+        submitted: ms since the Unix epoch, like all times here.
+        queued: Since when it waits, or waited last.
+        started: When the present or last run was placed or started; None before.
+        stopped: When it ended for good; None before.
+        protected_until: End of the present run's protection; 0 where it has none.
+        placement: (node, devices) of the present run.
+        preemptions: So far.
+        attempt: Runs begun so far.
+        rate: Charge per ms of the present run; 0 where nothing runs.
+        stop_cause: Why the present run was told to leave, or the last one ended; None before.
+        exit_code: Of the last run; None where there was none to ask.
+        note: Why the loop refused it; empty otherwise.
+    """
+
+    spec: JobSpec
+    number: int
+    debug: bool
+    phase: Phase | None
+    submitted: int
+    queued: int
+    started: int | None
+    stopped: int | None
+    protected_until: int
+    placement: tuple[tuple[str, int], ...]
+    preemptions: int
+    attempt: int
+    rate: int
+    stop_cause: StopCause | None
+    exit_code: int | None
+    note: str
+
+    @property
+    def id(self) -> str:
+        """Return the id."""
+        return self.spec.id
+
+    @property
+    def over(self) -> bool:
+        """Return whether the job has ended for good."""
+        return self.phase is not None and self.phase.terminal
+
+    def label(self, now: int) -> str:
+        """Return the state as people know it, in the words of `JobTable.label`, or ``accepted``."""
+        if self.phase is None:
+            return "accepted"
+        if self.phase in (Phase.RUNNING, Phase.PLACED):
+            if not self.spec.allocated:
+                return "unallocated"
+            return "protected" if now < self.protected_until else "interruptible"
+        if self.phase is Phase.QUEUED and self.preemptions:
+            return f"preempted({self.preemptions})"
+        return self.phase.name.lower()
+
+
+class HistoryRow(NamedTuple):
+    """Something that happened to a job: the event's name and its fields besides time and job."""
+
+    at: int
+    event: str
+    detail: dict[str, Any]
+    seq: int
+
+
+class LedgerRow(NamedTuple):
+    """A ledger entry, with the author of its job (empty for an adjustment by hand)."""
+
+    seq: int
+    account: str
+    author: str
+    job: str
+    attempt: int
+    started: int
+    ended: int
+    gpus: int
+    weight: int
+    charge: int
+    allocated: bool
+    cause: str
+
+
+class CapacityRow(NamedTuple):
+    """Healthy devices of the fleet, and their charge rate, since ``at``."""
+
+    at: int
+    gpus: int
+    rate: int
+
+
+class BudgetRow(NamedTuple):
+    """A version of the budget."""
+
+    version: int
+    at: int
+    author: str
+    reason: str
+    document: dict[str, Any]
+    changes: list[dict[str, Any]]
+
+
+class JournalRow(NamedTuple):
+    """A journal entry without its body."""
+
+    seq: int
+    at: int
+    version: int
+    planner: str
+    seed: int
+    events: int
+    starts: int
+    preemptions: int
+
+
+class Published(NamedTuple):
+    """The fleet as the last published pass left it; ``text`` is the JSON document."""
+
+    version: int
+    at: int
+    text: str
+
+
+class Reader:
+    """Reads the store.
+
+    Args:
+        database: The store.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- jobs -----------------------------------------------------------------------------------------
+
+    def job(self, name: str) -> JobRow | None:
+        """Return a job, None where there is none of that id."""
+        rows = self._jobs(sa.select(job).where(job.c.id == name))
+        return rows[0] if rows else None
+
+    def jobs(
+        self,
+        *,
+        phases: Iterable[Phase | None] | None = None,
+        account: str | None = None,
+        author: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[JobRow]:
+        """Return jobs, newest first.
+
+        Args:
+            phases: Only these; None among them means accepted.
+            account: Only of this account and those below it.
+            author: Only of this author.
+            before: Only with a smaller number (the last one of the page before).
+            limit: At most so many.
+        """
+        query = sa.select(job).order_by(job.c.number.desc()).limit(limit)
+        if phases is not None:
+            query = query.where(job.c.phase.in_([ACCEPTED if p is None else int(p) for p in phases]))
+        if account is not None:
+            query = query.where(_within(job.c.account, account))
+        if author is not None:
+            query = query.where(job.c.author == author)
+        if before is not None:
+            query = query.where(job.c.number < before)
+        return self._jobs(query)
+
+    def live(self, limit: int = 1_000_000) -> list[JobRow]:
+        """Return the jobs that are not over, oldest first."""
+        query = sa.select(job).where(job.c.phase < int(Phase.FINISHED)).order_by(job.c.number).limit(limit)
+        return self._jobs(query)
+
+    def jobs_between(self, since: int, until: int) -> list[JobRow]:
+        """Return the jobs that were queued or running at any time in a period, for demand."""
+        query = (
+            sa.select(job)
+            .where(job.c.submitted < until, job.c.stopped.is_(None) | (job.c.stopped > since))
+            .order_by(job.c.number)
+        )
+        return self._jobs(query)
+
+    def count(self, phases: Iterable[Phase | None]) -> int:
+        """Return how many jobs are in these phases."""
+        wanted = [ACCEPTED if phase is None else int(phase) for phase in phases]
+        query = sa.select(sa.func.count()).select_from(job).where(job.c.phase.in_(wanted))
+        return int(self._rows(query)[0][0])
+
+    def launch(self, name: str) -> dict[str, Any] | None:
+        """Return what a job runs (`LaunchSpec` as plain values), None where it is not known."""
+        rows = self._rows(sa.select(launch.c.document).where(launch.c.job == name))
+        return _object(rows[0].document) if rows else None
+
+    def history(self, name: str) -> list[HistoryRow]:
+        """Return what happened to a job, oldest first."""
+        query = sa.select(history).where(history.c.job == name).order_by(history.c.id)
+        return [HistoryRow(r.at, r.event, _object(r.detail), r.seq) for r in self._rows(query)]
+
+    def debug_gpu_time(self, author: str, since: int) -> int:
+        """Return the declared GPU-ms of an author's debug jobs submitted since a time."""
+        amount = sa.func.coalesce(sa.func.sum(job.c.gpus * job.c.min_runtime), 0)
+        query = sa.select(amount).where(
+            job.c.author == author, job.c.debug.is_(True), job.c.submitted >= since
+        )
+        return int(self._rows(query)[0][0])
+
+    # -- accounts -------------------------------------------------------------------------------------
+
+    def ledger(
+        self,
+        *,
+        account: str | None = None,
+        job_id: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> list[LedgerRow]:
+        """Return ledger entries that touch a period, in order.
+
+        Args:
+            account: Only of this account and those below it.
+            job_id: Only of this job.
+            since: Only those that end after it.
+            until: Only those that begin before it.
+        """
+        query = sa.select(*(ledger.c[name] for name in LedgerRow._fields)).order_by(ledger.c.id)
+        if account is not None:
+            query = query.where(_within(ledger.c.account, account))
+        if job_id is not None:
+            query = query.where(ledger.c.job == job_id)
+        if since is not None:
+            query = query.where(ledger.c.ended > since)
+        if until is not None:
+            query = query.where(ledger.c.started < until)
+        return [LedgerRow._make(row) for row in self._rows(query)]
+
+    def capacity(self, since: int, until: int) -> list[CapacityRow]:
+        """Return how the fleet's capacity changed in a period, beginning with what held at its start."""
+        columns = (capacity.c.at, capacity.c.gpus, capacity.c.rate)
+        first = sa.select(*columns).where(capacity.c.at <= since).order_by(capacity.c.id.desc()).limit(1)
+        rest = sa.select(*columns).where(capacity.c.at > since, capacity.c.at < until).order_by(capacity.c.id)
+        with self._database.read() as connection:
+            rows = [*connection.execute(first), *connection.execute(rest)]
+        return [CapacityRow._make(row) for row in rows]
+
+    def budgets(self) -> list[BudgetRow]:
+        """Return all versions of the budget, newest first."""
+        query = sa.select(budget_version).order_by(budget_version.c.version.desc())
+        return [_budget(row) for row in self._rows(query)]
+
+    def budget(self, version: int | None = None) -> BudgetRow | None:
+        """Return a version of the budget, by default the one in force; None before the first start."""
+        query = sa.select(budget_version).order_by(budget_version.c.version.desc()).limit(1)
+        if version is not None:
+            query = query.where(budget_version.c.version == version)
+        rows = self._rows(query)
+        return _budget(rows[0]) if rows else None
+
+    # -- the journal and the published fleet ------------------------------------------------------------
+
+    def passes(
+        self, *, before: int | None = None, limit: int = 100, decisions_only: bool = False
+    ) -> list[JournalRow]:
+        """Return journal entries without their bodies, newest first."""
+        columns = (journal.c[name] for name in JournalRow._fields)
+        query = sa.select(*columns).order_by(journal.c.seq.desc()).limit(limit)
+        if before is not None:
+            query = query.where(journal.c.seq < before)
+        if decisions_only:
+            query = query.where(journal.c.starts + journal.c.preemptions > 0)
+        return [JournalRow._make(row) for row in self._rows(query)]
+
+    def entry(self, seq: int) -> tuple[JournalRow, dict[str, Any]] | None:
+        """Return a journal entry and its body ``{"happened", "plan", "carried_out"}``; None if not kept.
+
+        ``happened`` are events (`fleet.event.to_document`), ``plan`` is `control.codec.plan_document` or
+        null, ``carried_out`` are the events that the plan's decisions made.
+        """
+        columns = (journal.c[name] for name in JournalRow._fields)
+        rows = self._rows(sa.select(*columns, journal.c.body).where(journal.c.seq == seq))
+        if not rows:
+            return None
+        row = rows[0]
+        return JournalRow._make(row[:-1]), _object(zlib.decompress(row.body).decode())
+
+    def bases(self) -> list[tuple[int, int, str]]:
+        """Return (seq, time, SHA-256) of the base snapshots that are kept, oldest first."""
+        query = sa.select(base.c.seq, base.c.at, base.c.sha).order_by(base.c.seq)
+        return [(row.seq, row.at, row.sha) for row in self._rows(query)]
+
+    def published(self, newer_than: int = -1) -> Published | None:
+        """Return the published fleet; None before the first pass, or if its time is not newer."""
+        query = sa.select(published.c.version, published.c.at, published.c.document)
+        rows = self._rows(query.where(published.c.at > newer_than))
+        return Published._make(rows[0]) if rows else None
+
+    def _jobs(self, query: sa.Select[Any]) -> list[JobRow]:
+        with self._database.read() as connection:
+            return [_job(row) for row in connection.execute(query).mappings()]
+
+    def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        with self._database.read() as connection:
+            return connection.execute(query).all()
+
+
+def _within(column: sa.Column[Any], path: str) -> sa.ColumnElement[bool]:
+    return (column == path) | column.startswith(path + ".", autoescape=True)
+
+
+def _object(text: str) -> dict[str, Any]:
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise TypeError(f"expected an object, found {type(document).__name__}")
+    return document
+
+
+def _job(values: sa.RowMapping) -> JobRow:
+    fields = {name: values[name] for name in JobSpec._fields}
+    fields["kind"] = JobKind(values["kind"])
+    return JobRow(
+        spec=JobSpec(**fields),
+        number=values["number"],
+        debug=values["debug"],
+        phase=None if values["phase"] == ACCEPTED else Phase(values["phase"]),
+        submitted=values["submitted"],
+        queued=values["queued"],
+        started=values["started"],
+        stopped=values["stopped"],
+        protected_until=values["protected_until"],
+        placement=tuple((str(node), int(gpus)) for node, gpus in json.loads(values["placement"])),
+        preemptions=values["preemptions"],
+        attempt=values["attempt"],
+        rate=values["rate"],
+        stop_cause=None if values["stop_cause"] is None else StopCause(values["stop_cause"]),
+        exit_code=values["exit_code"],
+        note=values["note"],
+    )
+
+
+def _budget(row: sa.Row[Any]) -> BudgetRow:
+    return BudgetRow(
+        row.version, row.at, row.author, row.reason, _object(row.document), json.loads(row.changes)
+    )
