@@ -20,7 +20,7 @@ share = 60
 [accounts.lab.language]
 share = 40
 """
-T0 = 1_700_000_000_000
+T0 = 1_699_999_200_000  # a full hour
 
 
 def a_state():
@@ -62,7 +62,7 @@ def test_parents_hold_what_their_children_hold():
 def test_waits_and_authors_are_named_not_numbered():
     view = a_view()
     assert view.waits["j2"].owed_by == "lab.vision"
-    assert view.authors == {"lab.vision": {"ada": 6 * HOUR}}
+    assert view.authors == {"lab.vision": {"ada": 12 * HOUR}}, "six hours had, and an hour for what runs"
 
 
 def test_a_new_account_is_owed_a_day_of_its_share_at_least():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from divvy.fleet.account import ROOT, AccountTree
@@ -16,7 +17,7 @@ from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
-from divvy.units import DAY
+from divvy.units import DAY, HOUR
 
 
 class AccountSight(NamedTuple):
@@ -65,7 +66,7 @@ class NodeSight(NamedTuple):
     free: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """The published state.
 
@@ -86,6 +87,16 @@ class View:
     accounts: tuple[AccountSight, ...] = ()
     waits: Mapping[str, WaitSight] = field(default_factory=dict)
     authors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """Return the place of every account that the pass ranked."""
+        return {account.path: account.rank for account in self.accounts if account.rank >= 0}
+
+    @cached_property
+    def standing(self) -> Mapping[str, AccountSight]:
+        """Return the accounts by path."""
+        return {account.path: account for account in self.accounts}
 
     def to_document(self) -> dict[str, Any]:
         """Return the view as plain JSON values."""
@@ -202,9 +213,11 @@ def _authors(snapshot: Snapshot, now: int) -> dict[str, dict[str, float]]:
         (jobs.account[row], jobs.spec[row].author) for row in jobs.live if jobs.phase[row] is Phase.QUEUED
     }
     usage: dict[str, dict[str, float]] = {}
+    hour = now - now % HOUR
     for key in sorted(queued):
         history = snapshot.author_usage.get(key)
         if history is not None:
-            had = history.windowed(now, policy.lookback, policy.taper)
+            # As the planner counts it: the window at the last full hour, and an hour for what runs.
+            had = history.windowed(hour, policy.lookback, policy.taper) + history.rate * HOUR
             usage.setdefault(tree.paths[key[0]], {})[key[1]] = had
     return usage
