@@ -200,6 +200,11 @@ class Board:
         lane = self._lanes(job)[account]
         return (self.jobs[each] for each in lane.ordered(view.authors.get(account, {})))
 
+    def head(self, account: str, view: View, *, allocated: bool) -> JobSight | None:
+        """Return the first waiting job of an account; None where none waits."""
+        lane = (self.allocated if allocated else self.spare).get(account)
+        return None if lane is None else self.jobs[next(lane.ordered(view.authors.get(account, {})))]
+
     def before(self, job: JobSight, view: View) -> tuple[int, int]:
         """Return how many waiting jobs go before a waiting job: in its account, and in all."""
         lanes, account = self._lanes(job), job.spec.account

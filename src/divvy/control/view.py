@@ -98,6 +98,12 @@ class View:
         """Return the accounts by path."""
         return {account.path: account for account in self.accounts}
 
+    @cached_property
+    def mean_weight(self) -> float:
+        """Return the weight of an average device: charge over this and 3,600,000 is GPU-hours."""
+        gpus = sum(sight.node.gpus for sight in self.nodes)
+        return sum(sight.node.gpus * sight.node.weight for sight in self.nodes) / gpus if gpus else 1.0
+
     def to_document(self) -> dict[str, Any]:
         """Return the view as plain JSON values."""
         return {
