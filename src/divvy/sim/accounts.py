@@ -1,0 +1,132 @@
+"""Who pays in a replay: the budget, and which of its accounts claims which account of the trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
+from fnmatch import fnmatchcase
+from typing import Final
+
+from divvy.errors import InputError
+from divvy.fleet.account import AccountSpec, AccountTree, build_tree
+from divvy.fleet.budget import Budget, Policy
+from divvy.sim.traces.trace import Trace
+
+UNFUNDED: Final = "unfunded"
+_STEP: Final = Decimal("0.000000001")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_LENGTH: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Who pays for whom.
+
+    Attributes:
+        paid_by: Leaf account of the budget per account of the trace.
+        unclaimed: Accounts of the trace that no account of the budget claims, with their jobs.
+    """
+
+    paid_by: Mapping[str, str]
+    unclaimed: Mapping[str, int]
+
+
+def equal_shares(trace: Trace, policy: Policy | None = None) -> tuple[Budget, Claims]:
+    """Return a budget in which every account of the trace has the same share."""
+    names = list(trace.gpu_time())
+    return _flat(names, [Decimal(1)] * len(names), policy or Policy())
+
+
+def shares_by_demand(trace: Trace, policy: Policy | None = None) -> tuple[Budget, Claims]:
+    """Return a budget in which every account of the trace has a share in proportion to its GPU time."""
+    demand = trace.gpu_time()
+    return _flat(list(demand), [Decimal(time) for time in demand.values()], policy or Policy())
+
+
+def claim(trace: Trace, budget: Budget) -> tuple[Budget, Claims]:
+    """Return a budget and its claims on the accounts of a trace.
+
+    An account claims the names that its lists of engine names match (``slurm = ["vis-*"]``), then its own
+    path, then its last part where that is unique. What nobody claims goes to an unfunded account of share
+    0, which is added.
+
+    Raises:
+        InputError: If two accounts claim the same name, or the unfunded account cannot be added.
+    """
+    tree = budget.tree
+    jobs: dict[str, int] = {}
+    for job in trace.jobs:
+        jobs[job.account] = jobs.get(job.account, 0) + 1
+    paid_by: dict[str, str] = {}
+    unclaimed: dict[str, int] = {}
+    for name, count in jobs.items():
+        path = _claimant(name, tree)
+        if path is None:
+            unclaimed[name] = count
+        paid_by[name] = path or UNFUNDED
+    if unclaimed:
+        if UNFUNDED in tree.row:
+            raise InputError.one(
+                "account-unfunded",
+                f"the budget declares an account {UNFUNDED!r}, which is where unclaimed names go: "
+                f"{', '.join(list(unclaimed)[:20])}",
+                path=f"accounts.{UNFUNDED}",
+                fix="rename it, or claim these names",
+            )
+        budget = Budget(budget.policy, build_tree([*tree.specs, AccountSpec(UNFUNDED, Decimal(0))]))
+    return budget, Claims(paid_by, unclaimed)
+
+
+def _claimant(name: str, tree: AccountTree) -> str | None:
+    """Return the leaf that claims a name; None where none does.
+
+    Raises:
+        InputError: If several do.
+    """
+    listed = [
+        tree.paths[leaf]
+        for leaf in tree.leaves
+        if any(
+            fnmatchcase(name, pattern) for _, patterns in tree.specs[leaf - 1].aliases for pattern in patterns
+        )
+    ]
+    exact = [tree.paths[leaf] for leaf in tree.leaves if tree.paths[leaf] == name]
+    last = [tree.paths[leaf] for leaf in tree.leaves if tree.paths[leaf].rpartition(".")[2] == name]
+    for found in (listed, exact, last):
+        if len(found) > 1:
+            raise InputError.one(
+                "account-claim",
+                f"{name!r} is claimed by {', '.join(found)}",
+                path="accounts",
+                allowed="one claimant",
+                fix="make the lists of engine names disjoint",
+            )
+        if found:
+            return found[0]
+    return None
+
+
+def _flat(names: Iterable[str], weights: list[Decimal], policy: Policy) -> tuple[Budget, Claims]:
+    """Return a one-level budget with shares in proportion to weights, rounded down."""
+    total = sum(weights, Decimal(0))
+    paid_by: dict[str, str] = {}
+    specs: list[AccountSpec] = []
+    taken: set[str] = set()
+    for name, weight in zip(names, weights, strict=True):
+        safe = _safe(name, taken)
+        taken.add(safe)
+        paid_by[name] = safe
+        specs.append(AccountSpec(safe, (100 * weight / total).quantize(_STEP, ROUND_DOWN)))
+    return Budget(policy, build_tree(specs)), Claims(paid_by, {})
+
+
+def _safe(name: str, taken: set[str]) -> str:
+    """Return a name as accounts may bear it, different from those taken."""
+    base = _UNSAFE.sub("_", name)[: _NAME_LENGTH - 4].lstrip("-") or "_"
+    safe, number = base, 1
+    while safe in taken:
+        number += 1
+        safe = f"{base}_{number}"
+    return safe

@@ -1,0 +1,148 @@
+"""The record of a replay: the journal port, kept as plain columns in memory.
+
+Everything that is measured or written afterwards comes from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from divvy.fleet.decision import Plan, Preempt
+from divvy.fleet.event import Event, NodeChanged, Placed, Started, Stopped, Submitted, Withdrawn
+from divvy.fleet.job import StopCause
+from divvy.fleet.node import Node, NodeState
+from divvy.fleet.snapshot import Snapshot
+from divvy.sim.contracts import Workload
+from divvy.sim.engine import SimulatedEngine
+
+OPEN = -1
+
+
+class Entry(IntEnum):
+    """What an entry of the log speaks of; its subject is a row of jobs, runs or capacities."""
+
+    SUBMIT = 0
+    START = 1
+    STOP = 2
+    CAPACITY = 3
+
+
+class Capacity(NamedTuple):
+    """The fleet from an instant on: devices on nodes that are not down."""
+
+    at: int
+    gpus: int
+    nodes: tuple[tuple[str, int], ...]
+
+
+class Recorder:
+    """Columns over the runs of a replay, one entry per begun run, and the order in which things happened."""
+
+    def __init__(self, workload: Workload, engine: SimulatedEngine) -> None:
+        self._index = workload.index
+        self._engine = engine
+        self._current = [OPEN] * len(workload)
+        self._placed: dict[str, Placed] = {}
+        self._by: dict[str, str] = {}
+        self._nodes: dict[str, Node] = {}
+        self.log: list[tuple[Entry, int]] = []
+        """In the order in which things were applied."""
+        self.first_start = [OPEN] * len(workload)
+        self.over = [OPEN] * len(workload)
+        """When a job was over for good."""
+        self.submitted = [False] * len(workload)
+        self.job: list[int] = []
+        self.start: list[int] = []
+        self.end: list[int] = []
+        self.restore: list[int] = []
+        """Time spent restoring, ms."""
+        self.lost: list[int] = []
+        """Work thrown away, ms; always the last work of the run."""
+        self.protected: list[bool] = []
+        self.placement: list[tuple[tuple[str, int], ...]] = []
+        self.cause: list[StopCause] = []
+        self.by: list[str] = []
+        """Id of the job that took the devices; empty where none did."""
+        self.requeued: list[bool] = []
+        self.capacity: list[Capacity] = []
+        self.passes = 0
+
+    def append(self, events: Sequence[Event], plan: Plan | None, snapshot: Snapshot) -> None:
+        """Record what was applied."""
+        if plan is not None:
+            self._plan(plan, snapshot)
+        moved = False
+        for event in events:
+            if isinstance(event, Started):
+                self._started(event)
+            elif isinstance(event, Placed):
+                self._placed[event.job] = event
+            elif isinstance(event, Stopped):
+                self._stopped(event)
+            elif isinstance(event, Submitted):
+                row = self._index[event.spec.id]
+                self.submitted[row] = True
+                self.log.append((Entry.SUBMIT, row))
+            elif isinstance(event, NodeChanged):
+                self._nodes[event.node.name] = event.node
+                moved = True
+            elif isinstance(event, Withdrawn):
+                self.over[self._index[event.job]] = event.at
+        if moved:
+            self._capacity(max(event.at for event in events if isinstance(event, NodeChanged)))
+
+    def close(self, at: int) -> None:
+        """End what still runs when the replay stops; such runs keep the cause FINISHED and stay open."""
+        for row, run in enumerate(self._current):
+            if run != OPEN:
+                start = self.start[run]
+                self.end[run] = at
+                self.restore[run] = min(self._engine.restored[row], at - start)
+
+    def _plan(self, plan: Plan, snapshot: Snapshot) -> None:
+        self.passes += 1
+        spec = snapshot.jobs.spec
+        for decision in plan.decisions:
+            if isinstance(decision, Preempt):
+                self._by[spec[decision.job].id] = spec[decision.by].id if decision.by >= 0 else ""
+
+    def _started(self, event: Started) -> None:
+        row = self._index[event.job]
+        placed = self._placed.pop(event.job)
+        run = self._current[row] = len(self.job)
+        if self.first_start[row] == OPEN:
+            self.first_start[row] = event.at
+        self.job.append(row)
+        self.start.append(event.at)
+        self.end.append(OPEN)
+        self.restore.append(0)
+        self.lost.append(0)
+        self.protected.append(placed.protected)
+        self.placement.append(placed.placement)
+        self.cause.append(StopCause.FINISHED)
+        self.by.append("")
+        self.requeued.append(False)
+        self.log.append((Entry.START, run))
+
+    def _stopped(self, event: Stopped) -> None:
+        row = self._index[event.job]
+        run = self._current[row]
+        self._current[row] = OPEN
+        self.end[run] = event.at
+        self.restore[run] = min(self._engine.restored[row], event.at - self.start[run])
+        self.lost[run] = self._engine.lost[row]
+        self.cause[run] = event.cause
+        self.by[run] = self._by.pop(event.job, "")
+        self.requeued[run] = event.requeue
+        if not event.requeue:
+            self.over[row] = event.at
+        self.log.append((Entry.STOP, run))
+
+    def _capacity(self, at: int) -> None:
+        present = tuple(
+            (node.name, node.gpus) for node in self._nodes.values() if node.state is not NodeState.DOWN
+        )
+        self.capacity.append(Capacity(at, sum(gpus for _, gpus in present), present))
+        self.log.append((Entry.CAPACITY, len(self.capacity) - 1))

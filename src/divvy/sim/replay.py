@@ -1,0 +1,129 @@
+"""Replay a scenario: the loop that runs live, on simulated ports, from first submission to last end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from divvy.control.loop import Loop
+from divvy.control.state import FleetState
+from divvy.errors import EngineError
+from divvy.fleet.budget import Budget
+from divvy.planners.base import JobPlanner
+from divvy.sim.contracts import Workload
+from divvy.sim.engine import SimulatedEngine, TraceIntake, VirtualClock
+from divvy.sim.recorder import Recorder
+from divvy.sim.scenario import Scenario
+from divvy.units import DAY
+
+_TELL_EVERY: Final = 2_048
+_SETTLE: Final = 1_000
+_PATIENCE: Final = 2 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A finished replay.
+
+    Attributes:
+        policy: Name of the planner.
+        seed: Seed of the workload.
+        workload: What it was fed with.
+        budget: Accounts and settings.
+        record: What happened.
+        end: When it stopped, ms.
+        refused: Events that the state refused; empty unless a planner is at fault.
+    """
+
+    policy: str
+    seed: int
+    workload: Workload
+    budget: Budget
+    record: Recorder
+    end: int
+    refused: tuple[str, ...]
+
+
+def replay(
+    scenario: Scenario,
+    planner: JobPlanner,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Replay:
+    """Run a scenario under a planner, from its first submission until nothing more can happen.
+
+    Args:
+        scenario: What to run.
+        planner: Decides; fresh, since planners keep indices.
+        seed: Draws the contracts and the overlay; also handed to the planner.
+        on_progress: Told now and then how many jobs of how many are over.
+
+    Raises:
+        EngineError: If the planner keeps changing its mind at one instant.
+    """
+    workload = scenario.workload(seed)
+    clock = VirtualClock()
+    engine = SimulatedEngine(clock, workload, scenario.capacity(), scenario.pace)
+    intake = TraceIntake(clock, workload)
+    record = Recorder(workload, engine)
+    state = FleetState(scenario.budget)
+    loop = Loop(state, planner, clock, engine, intake, record, seed=seed)
+    _drive(loop, clock, engine, intake, scenario, on_progress)
+    record.close(clock.time)
+    refused = tuple(f"{refusal.event}: {refusal.error}" for refusal in loop.refused)
+    return Replay(planner.name, seed, workload, scenario.budget, record, clock.time, refused)
+
+
+def _drive(
+    loop: Loop,
+    clock: VirtualClock,
+    engine: SimulatedEngine,
+    intake: TraceIntake,
+    scenario: Scenario,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Move the clock from instant to instant and step the loop at each, until nothing is left to happen."""
+    patience = scenario.budget.policy.lookback + _PATIENCE
+    live, total = loop.state.snapshot.jobs.live, len(intake.workload)
+    check = last_news = steps = 0
+    while True:
+        news = _earliest(engine.next_at(), intake.next_at())
+        # A planner may want to look again when nothing happens, but not for ever at a queue that no
+        # passage of time can start: after a whole window without news there is nothing to wait for.
+        wake = check if check and live and (news is not None or check - last_news <= patience) else None
+        now = _earliest(news, wake)
+        if now is None or (scenario.until is not None and now > scenario.until):
+            break
+        clock.time = now
+        if now == news:
+            last_news = now
+        check = _settle(loop, engine, now)
+        steps += 1
+        if on_progress is not None and steps % _TELL_EVERY == 0:
+            on_progress(len(loop.state.snapshot.jobs) - len(live), total)
+    if scenario.until is not None:
+        clock.time = max(clock.time, scenario.until)
+    if on_progress is not None:
+        on_progress(len(loop.state.snapshot.jobs) - len(live), total)
+
+
+def _settle(loop: Loop, engine: SimulatedEngine, now: int) -> int:
+    """Step until this instant brings no more news; return when the planner wants to look again, 0 for never.
+
+    A run that was told to stop has stopped at once here, which the live loop would hear as news too.
+    """
+    for _ in range(_SETTLE):
+        engine.halted = False
+        plan = loop.step()
+        if not engine.halted:
+            return plan.next_check if plan.next_check > now else 0
+    raise EngineError.one(
+        "planner-unsettled", f"the planner still preempts after {_SETTLE} passes at {now} ms"
+    )
+
+
+def _earliest(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
