@@ -79,6 +79,7 @@ class Loop:
             )
         orders: list[Order] = []
         if self._act:
+            orders += self._halts(happened)
             happened += self._absorb(self._carry_out(plan, now, orders))
         if happened or plan.decisions:
             self._journal.append(happened, plan, snapshot)
@@ -115,6 +116,13 @@ class Loop:
             else:
                 applied.append(event)
         return applied
+
+    def _halts(self, happened: Iterable[Event]) -> Iterable[Order]:
+        """Yield the orders that follow from what people asked for: running jobs that were cancelled."""
+        jobs = self.state.snapshot.jobs
+        for event in happened:
+            if isinstance(event, Stopping):
+                yield Halt(event.job, jobs.attempt[jobs.row[event.job]], event.cause)
 
     def _carry_out(self, plan: Plan, now: int, orders: list[Order]) -> Iterable[Event]:
         """Yield the events of a plan's decisions and collect the orders that follow from them."""

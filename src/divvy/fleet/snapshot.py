@@ -2,7 +2,8 @@
 
 Building 100,000 frozen objects per pass would cost more than a pass may take, so a snapshot is a *view*
 on live columns: valid until the state that owns it applies its next event. Planners only read it. Rows
-of jobs are stable for the life of a snapshot's owner; rows of accounts belong to one tree.
+of jobs are stable for as long as the change log reaches back (compaction renumbers them and empties it);
+rows of accounts belong to one tree.
 """
 
 from __future__ import annotations

@@ -58,6 +58,16 @@ class Database:
             yield connection
 
     @contextmanager
+    def lossy(self) -> Iterator[sa.Connection]:
+        """Run a block in one transaction that a loss of power may undo; it waits for no disk.
+
+        Raises:
+            UnavailableError: If the database cannot be written now.
+        """
+        with guarded(self.url), self.scratch.begin() as connection:
+            yield connection
+
+    @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Run a block on one consistent view.
 

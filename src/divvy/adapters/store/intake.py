@@ -218,4 +218,5 @@ def _job_row(spec: JobSpec, number: int, now: int, *, debug: bool) -> dict[str, 
         "attempt": 0,
         "rate": 0,
         "note": "",
+        "changed": 0,
     }

@@ -49,7 +49,8 @@ class JobRow:
         rate: Charge per ms of the present run; 0 where nothing runs.
         stop_cause: Why the present run was told to leave, or the last one ended; None before.
         exit_code: Of the last run; None where there was none to ask.
-        note: Why the loop refused it; empty otherwise.
+        note: Why the loop refused it, or what the engine said at its end; often empty.
+        changed: Number of the journal entry that changed it last; 0 while the loop has not seen it.
     """
 
     spec: JobSpec
@@ -68,6 +69,7 @@ class JobRow:
     stop_cause: StopCause | None
     exit_code: int | None
     note: str
+    changed: int
 
     @property
     def id(self) -> str:
@@ -217,6 +219,16 @@ class Reader:
             .order_by(job.c.number)
         )
         return self._jobs(query)
+
+    def jobs_changed(self, after: int, newer_than: int) -> list[JobRow]:
+        """Return what a reader that keeps jobs in memory has not seen yet.
+
+        Args:
+            after: The largest `JobRow.changed` seen so far.
+            newer_than: The largest `JobRow.number` seen so far.
+        """
+        query = sa.select(job).where((job.c.changed > after) | (job.c.number > newer_than))
+        return self._jobs(query.order_by(job.c.number))
 
     def count(self, phases: Iterable[Phase | None]) -> int:
         """Return how many jobs are in these phases."""
@@ -371,6 +383,7 @@ def _job(values: sa.RowMapping) -> JobRow:
         stop_cause=None if values["stop_cause"] is None else StopCause(values["stop_cause"]),
         exit_code=values["exit_code"],
         note=values["note"],
+        changed=values["changed"],
     )
 
 

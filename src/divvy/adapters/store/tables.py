@@ -154,12 +154,14 @@ job: Final = Table(
     Column("rate", BigInteger, nullable=False),  # charge per ms of the present run
     Column("stop_cause", SmallInteger),  # fleet.job.StopCause of the present or last end
     Column("exit_code", Integer),
-    Column("note", Text, nullable=False),  # why the loop refused it; empty otherwise
+    Column("note", Text, nullable=False),  # why it was refused, or what the engine said at its end
+    Column("changed", BigInteger, nullable=False),  # journal entry that changed it last; 0: none yet
     Index("job_number", "number", unique=True),
     Index("job_phase", "phase", "number"),
     Index("job_account", "account", "number"),
     Index("job_author", "author", "number"),
     Index("job_stopped", "stopped"),
+    Index("job_changed", "changed"),
 )
 
 #: What happened to a job, for people: one row per event of the job.

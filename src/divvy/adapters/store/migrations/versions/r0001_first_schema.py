@@ -132,10 +132,12 @@ def upgrade() -> None:
         sa.Column("stop_cause", sa.SmallInteger(), nullable=True),
         sa.Column("exit_code", sa.Integer(), nullable=True),
         sa.Column("note", sa.Text(), nullable=False),
+        sa.Column("changed", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("job_account", "job", ["account", "number"], unique=False)
     op.create_index("job_author", "job", ["author", "number"], unique=False)
+    op.create_index("job_changed", "job", ["changed"], unique=False)
     op.create_index("job_number", "job", ["number"], unique=True)
     op.create_index("job_phase", "job", ["phase", "number"], unique=False)
     op.create_index("job_stopped", "job", ["stopped"], unique=False)

@@ -1,0 +1,135 @@
+"""Rows of the read model, made from events and from the columns of the state they led to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from divvy.fleet.decision import Decision, Plan, Preempt
+from divvy.fleet.event import (
+    Adjusted,
+    BudgetChanged,
+    Event,
+    NodeChanged,
+    Placed,
+    Stopped,
+    Stopping,
+    Submitted,
+)
+from divvy.fleet.event import to_document as event_document
+from divvy.fleet.job import Phase
+from divvy.fleet.ledger import LedgerEntry
+from divvy.fleet.snapshot import NEVER, Snapshot
+
+
+def dump(document: Any) -> str:
+    """Return a document as compact JSON text."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def subject(event: Event) -> str | None:
+    """Return the id of the job that an event speaks of, None where it speaks of none."""
+    if isinstance(event, Submitted):
+        return event.spec.id
+    if isinstance(event, NodeChanged | BudgetChanged | Adjusted):
+        return None
+    return event.job
+
+
+def job_rows(events: Sequence[Event], snapshot: Snapshot, seq: int) -> list[dict[str, Any]]:
+    """Return the new values of every job that the events touched."""
+    said = {event.job: event.detail for event in events if isinstance(event, Stopped)}
+    names = dict.fromkeys(name for event in events if (name := subject(event)) is not None)
+    return [_job_row(snapshot, snapshot.jobs.row[name], seq, said.get(name)) for name in names]
+
+
+def _job_row(snapshot: Snapshot, row: int, seq: int, said: str | None) -> dict[str, Any]:
+    jobs, nodes = snapshot.jobs, snapshot.nodes.node
+    phase = jobs.phase[row]
+    ran = jobs.attempt[row] > 0
+    values: dict[str, Any] = {
+        "id_": jobs.spec[row].id,
+        "phase": int(phase),
+        "submitted": jobs.submitted[row],
+        "queued": jobs.queued[row],
+        "protected_until": jobs.protected_until[row],
+        "placement": dump([[nodes[node].name, gpus] for node, gpus in jobs.placement[row]]),
+        "preemptions": jobs.preemptions[row],
+        "attempt": jobs.attempt[row],
+        "debug": jobs.debug[row],
+        "rate": jobs.rate[row],
+        "stopped": None if jobs.stopped[row] == NEVER else jobs.stopped[row],
+        "stop_cause": int(jobs.stop_cause[row]) if ran and phase not in _UNSTOPPED else None,
+        "exit_code": jobs.exit_code[row],
+        "changed": seq,
+        "started": None if jobs.started[row] == NEVER else jobs.started[row],
+        "note": said or None,  # None keeps what is there
+    }
+    return values
+
+
+_UNSTOPPED = (Phase.PLACED, Phase.RUNNING)
+
+
+def history_rows(
+    events: Sequence[Event], plan: Plan | None, snapshot: Snapshot, seq: int
+) -> list[dict[str, Any]]:
+    """Return what happened to jobs; where a decision made the event, with its reason and its numbers."""
+    decided = {snapshot.jobs.spec[d.job].id: d for d in plan.decisions} if plan is not None else {}
+    rows: list[dict[str, Any]] = []
+    for event in events:
+        name = subject(event)
+        if name is None:
+            continue
+        detail = event_document(event)
+        kind = detail.pop("event")
+        detail.pop("at")
+        detail.pop("job", None)
+        if isinstance(event, Submitted):
+            detail = {"debug": event.debug}
+        elif isinstance(event, Placed | Stopping) and name in decided:
+            detail |= _decision(decided[name], snapshot)
+        if isinstance(event, Stopping | Stopped):
+            detail["cause"] = event.cause.name.lower()
+        if isinstance(event, Stopped):
+            detail["note"] = detail.pop("detail")
+        rows.append({"job": name, "at": event.at, "event": kind, "detail": dump(detail), "seq": seq})
+    return rows
+
+
+def _decision(decision: Decision, snapshot: Snapshot) -> dict[str, Any]:
+    detail: dict[str, Any] = {"reason": decision.reason.name.lower()}
+    if isinstance(decision, Preempt):
+        by = snapshot.jobs.spec[decision.by] if decision.by >= 0 else None
+        detail |= {
+            "by": by.id if by else None,
+            "by_account": by.account if by else None,
+            "victim_balance": _finite(decision.victim_balance),
+            "balance": _finite(decision.balance),
+        }
+    return detail
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
+
+
+def ledger_rows(entries: Sequence[LedgerEntry], snapshot: Snapshot, seq: int) -> list[dict[str, Any]]:
+    """Return ledger entries with the author of their job."""
+    jobs = snapshot.jobs
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        values = entry._asdict()
+        values["started"], values["ended"] = values.pop("start"), values.pop("end")
+        values["author"] = jobs.spec[jobs.row[entry.job]].author if entry.job else ""
+        rows.append({**values, "seq": seq})
+    return rows
+
+
+def capacity_row(events: Sequence[Event], snapshot: Snapshot) -> dict[str, Any] | None:
+    """Return the fleet's capacity if the events changed a node."""
+    times = [event.at for event in events if isinstance(event, NodeChanged)]
+    if not times:
+        return None
+    return {"at": times[-1], "gpus": snapshot.healthy_gpus(), "rate": snapshot.capacity.rate}

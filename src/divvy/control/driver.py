@@ -1,0 +1,210 @@
+"""The driver: runs the loop in real time, and keeps it harmless when the record cannot be written.
+
+It sleeps until somebody asks for something, the engine reports something, or the plan wants to look again.
+When the store cannot take an entry, nothing more is observed, planned or ordered; the entry waits in memory
+and is tried again every second. When it is written at last, the engine is told again whatever the state
+says should be so, exactly as after a restart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from divvy.control.loop import Loop
+from divvy.control.ports import Clock
+from divvy.control.state import FleetState
+from divvy.errors import DivvyError, UnavailableError
+from divvy.fleet.decision import Plan, Preempt
+from divvy.fleet.event import Event
+
+#: The longest sleep. A wake-up may be lost; the view that readers see is never older than this.
+LONGEST_SLEEP_SECONDS: Final = 1.0
+_SHORTEST_SLEEP_SECONDS: Final = 0.002
+_RETRY_SECONDS: Final = 1.0
+_BASE_EVENTS: Final = 2_000
+
+_log = structlog.get_logger("loop")
+
+
+class Record(Protocol):
+    """What the driver needs of a journal besides `append`."""
+
+    since_base: int
+
+    def flush(self) -> None:
+        """Write what could not be written before."""
+
+    def checkpoint(self, state: FleetState, now: int) -> int:
+        """Compact the state and record it whole."""
+
+
+class Requests(Protocol):
+    """What the driver needs of an intake besides `poll`."""
+
+    def refuse(self, event: Event, error: DivvyError) -> bool:
+        """Note that the state refused an event; return whether it came from a request."""
+
+    def settle(self) -> None:
+        """Tell those who asked what was refused."""
+
+
+class Outlet(Protocol):
+    """What the driver needs of a publisher besides `publish`."""
+
+    def tick(self) -> None:
+        """Publish what is due."""
+
+    def due_seconds(self) -> float:
+        """Return how long until something is due."""
+
+
+class Driver:
+    """Runs a loop until it is told to stop.
+
+    Args:
+        loop: The loop.
+        record: Its journal.
+        requests: Its intake.
+        outlet: Its publisher.
+        clock: Its clock.
+        wait: Sleeps at most so many seconds; returns True when something happened that a pass should see.
+        report: Receives the present problem (empty: none) and the duration of the last pass in ms.
+        housekeep: Does a small piece of work on old data, at the given time, when there is nothing else.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        record: Record,
+        requests: Requests,
+        outlet: Outlet,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        report: Callable[[str, float], None],
+        housekeep: Callable[[int], None],
+    ) -> None:
+        self._loop = loop
+        self._record = record
+        self._requests = requests
+        self._outlet = outlet
+        self._clock = clock
+        self._wait = wait
+        self._report = report
+        self._housekeep = housekeep
+        self._problem = ""
+        self._pass_ms = 0.0
+        self._next_check = 0
+        self.stopping = False
+
+    def run(self) -> None:
+        """Run passes until `stopping` is set.
+
+        Raises:
+            ConflictError: If another loop has taken over the database.
+        """
+        self._attempt(self._loop.recover)
+        while not self.stopping:
+            if self._problem:
+                self._attempt(self._resume)
+            else:
+                self._attempt(self._pass)
+            self._report(self._problem, self._pass_ms)
+            self._sleep()
+        if not self._problem:
+            self._attempt(self._checkpoint)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do something that may fail for want of the store; note the problem or that it is over."""
+        try:
+            work()
+        except UnavailableError as error:
+            if self._problem != str(error):
+                _log.error("stalled", code=error.code, problem=str(error))
+            self._problem = str(error)
+
+    def _resume(self) -> None:
+        self._record.flush()
+        self._requests.settle()
+        self._loop.recover()
+        self._problem = ""
+        _log.info("resumed")
+
+    def _pass(self) -> None:
+        began = time.perf_counter_ns()
+        try:
+            plan = self._loop.step()
+        finally:
+            self._refusals()
+        self._pass_ms = (time.perf_counter_ns() - began) / 1e6
+        self._next_check = plan.next_check
+        self._tell(plan)
+        self._requests.settle()
+        if self._record.since_base >= self._base_after():
+            self._checkpoint()
+
+    def _base_after(self) -> int:
+        """Return after how many events a base snapshot is worth its price: in proportion to its size."""
+        snapshot = self._loop.state.snapshot
+        return max(_BASE_EVENTS, len(snapshot.jobs.live))
+
+    def _checkpoint(self) -> None:
+        began = time.perf_counter_ns()
+        forgotten = self._record.checkpoint(self._loop.state, self._clock.now())
+        took = (time.perf_counter_ns() - began) / 1e6
+        _log.info("base snapshot", forgotten=forgotten, took_ms=round(took, 1))
+
+    def _refusals(self) -> None:
+        for refusal in self._loop.refused:
+            if not self._requests.refuse(refusal.event, refusal.error):
+                _log.warning("event refused", refused=str(refusal.event), error=str(refusal.error))
+        self._loop.refused.clear()
+
+    def _sleep(self) -> None:
+        """Sleep until there is a reason for a pass; meanwhile publish what is due."""
+        if self._problem:
+            self._wait(_RETRY_SECONDS)
+            return
+        limit = time.monotonic() + LONGEST_SLEEP_SECONDS
+        if self._next_check:
+            wanted = (self._next_check - self._clock.now()) / 1000
+            limit = min(limit, time.monotonic() + max(wanted, _SHORTEST_SLEEP_SECONDS))
+        while not self.stopping:
+            left = limit - time.monotonic()
+            if self._wait(max(min(left, self._outlet.due_seconds()), 0.0)):
+                return
+            self._outlet.tick()
+            if limit - time.monotonic() <= 0:
+                self._housekeep(self._clock.now())
+                return
+
+    def _tell(self, plan: Plan) -> None:
+        """Write one line per decision."""
+        snapshot = self._loop.state.snapshot
+        jobs, nodes = snapshot.jobs, snapshot.nodes.node
+        for decision in plan.decisions:
+            spec = jobs.spec[decision.job]
+            if isinstance(decision, Preempt):
+                _log.info(
+                    "preempt",
+                    job=spec.id,
+                    account=spec.account,
+                    gpus=spec.gpus,
+                    by=jobs.spec[decision.by].id if decision.by >= 0 else None,
+                    reason=decision.reason.name.lower(),
+                    victim_balance=round(decision.victim_balance, 4),
+                    balance=round(decision.balance, 4),
+                )
+            else:
+                _log.info(
+                    "start",
+                    job=spec.id,
+                    account=spec.account,
+                    gpus=spec.gpus,
+                    nodes={nodes[node].name: gpus for node, gpus in decision.placement},
+                    protected=decision.protected,
+                    reason=decision.reason.name.lower(),
+                )
