@@ -5,9 +5,9 @@ Everything that is measured or written afterwards comes from here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from divvy.fleet.decision import Plan, Preempt
 from divvy.fleet.event import Event, NodeChanged, Placed, Started, Stopped, Submitted, Withdrawn
@@ -68,30 +68,28 @@ class Recorder:
         self.requeued: list[bool] = []
         self.capacity: list[Capacity] = []
         self.passes = 0
+        self._moved = OPEN
+        self._records: dict[type[Event], Callable[[Any], None]] = {
+            Submitted: self._submitted,
+            Placed: self._place,
+            Started: self._started,
+            Stopped: self._stopped,
+            Withdrawn: self._withdrawn,
+            NodeChanged: self._node,
+        }
 
     def append(self, events: Sequence[Event], plan: Plan | None, snapshot: Snapshot) -> None:
         """Record what was applied."""
         if plan is not None:
             self._plan(plan, snapshot)
-        moved = False
         for event in events:
-            if isinstance(event, Started):
-                self._started(event)
-            elif isinstance(event, Placed):
-                self._placed[event.job] = event
-            elif isinstance(event, Stopped):
-                self._stopped(event)
-            elif isinstance(event, Submitted):
-                row = self._index[event.spec.id]
-                self.submitted[row] = True
-                self.log.append((Entry.SUBMIT, row))
-            elif isinstance(event, NodeChanged):
-                self._nodes[event.node.name] = event.node
-                moved = True
-            elif isinstance(event, Withdrawn):
-                self.over[self._index[event.job]] = event.at
-        if moved:
-            self._capacity(max(event.at for event in events if isinstance(event, NodeChanged)))
+            record = self._records.get(type(event))
+            if record is not None:
+                if self._moved != OPEN and not isinstance(event, NodeChanged):
+                    self._capacity()  # changes at one instant are one entry
+                record(event)
+        if self._moved != OPEN:
+            self._capacity()
 
     def close(self, at: int) -> None:
         """End what still runs when the replay stops; such runs keep the cause FINISHED and stay open."""
@@ -140,9 +138,25 @@ class Recorder:
             self.over[row] = event.at
         self.log.append((Entry.STOP, run))
 
-    def _capacity(self, at: int) -> None:
+    def _submitted(self, event: Submitted) -> None:
+        row = self._index[event.spec.id]
+        self.submitted[row] = True
+        self.log.append((Entry.SUBMIT, row))
+
+    def _place(self, event: Placed) -> None:
+        self._placed[event.job] = event
+
+    def _withdrawn(self, event: Withdrawn) -> None:
+        self.over[self._index[event.job]] = event.at
+
+    def _node(self, event: NodeChanged) -> None:
+        self._nodes[event.node.name] = event.node
+        self._moved = event.at
+
+    def _capacity(self) -> None:
         present = tuple(
             (node.name, node.gpus) for node in self._nodes.values() if node.state is not NodeState.DOWN
         )
-        self.capacity.append(Capacity(at, sum(gpus for _, gpus in present), present))
+        self.capacity.append(Capacity(self._moved, sum(gpus for _, gpus in present), present))
         self.log.append((Entry.CAPACITY, len(self.capacity) - 1))
+        self._moved = OPEN

@@ -1,0 +1,117 @@
+"""Compare policies: every policy meets the same workloads, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from divvy.planners.jobs.registry import create
+from divvy.sim.measures import Window, measure, window_of
+from divvy.sim.reclaim import reclaimed
+from divvy.sim.replay import Replay, replay
+from divvy.sim.report import SCHEMA, Outcome, paired, policies
+from divvy.sim.scenario import Scenario
+from divvy.units import DAY, SECOND, gpu_hours
+
+_LISTED: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is compared.
+
+    Attributes:
+        scenario: Workload, fleet, accounts.
+        policies: Names of planners; differences are taken to the first.
+        seeds: Seeds of the workload.
+        warmup: What counts for nothing at the beginning, ms.
+        reclaim: Whether the figures of the reclaim scenario are wanted.
+    """
+
+    scenario: Scenario
+    policies: tuple[str, ...]
+    seeds: tuple[int, ...]
+    warmup: int
+    reclaim: bool = False
+
+
+def compare(
+    comparison: Comparison,
+    stopwatch: Callable[[], float],
+    on_progress: Callable[[str, int, int, int], None] | None = None,
+    on_replay: Callable[[Replay], None] | None = None,
+) -> dict[str, Any]:
+    """Replay every policy with every seed and return the report.
+
+    Args:
+        comparison: What to compare.
+        stopwatch: Returns seconds of any clock; pure rooms have none of their own.
+        on_progress: Told the policy, the seed, and how many jobs of how many are over.
+        on_replay: Receives every finished replay, before the next begins.
+
+    Raises:
+        DivvyError: If a policy does not exist or nothing is left after the warm-up.
+    """
+    for policy in comparison.policies:
+        create(policy)
+    outcomes: list[Outcome] = []
+    windows: list[Window] = []
+    for seed in comparison.seeds:
+        for policy in comparison.policies:
+            told = None if on_progress is None else partial(on_progress, policy, seed)
+            begin = stopwatch()
+            run = replay(comparison.scenario, create(policy), seed, told)
+            window = window_of(comparison.scenario.trace.last_submission, run.end, comparison.warmup)
+            figures = measure(run, window)
+            extra = {"reclaim": reclaimed(run)} if comparison.reclaim else {}
+            outcomes.append(Outcome(policy, seed, figures, stopwatch() - begin, extra, run.refused))
+            windows.append(window)
+            if on_replay is not None:
+                on_replay(run)
+    outcomes.sort(key=lambda outcome: comparison.policies.index(outcome.policy))
+    return {
+        "schema": SCHEMA,
+        **_describe(comparison),
+        "window_seconds": [windows[0].start / SECOND, max(window.end for window in windows) / SECOND],
+        "policies": policies(outcomes),
+        "paired": paired(outcomes),
+    }
+
+
+def _describe(comparison: Comparison) -> dict[str, Any]:
+    """Return what was compared, for the head of the report."""
+    scenario = comparison.scenario
+    trace, tree = scenario.trace, scenario.budget.tree
+    demand = trace.gpu_time()
+    span = max(trace.last_submission, 1)
+    rules = {scenario.contracts.default.declare, *(r.declare for r in scenario.contracts.accounts.values())}
+    return {
+        "trace": {
+            "jobs": len(trace.jobs),
+            "first_submission": trace.origin,
+            "days": trace.last_submission / DAY,
+            "gpu_hours": gpu_hours(sum(demand.values())),
+            "demand_over_supply": sum(demand.values()) / span / scenario.gpus,
+            "larger_than_fleet": sum(1 for job in trace.jobs if job.gpus > scenario.gpus),
+            "skipped": len(trace.skipped),
+            "faults": [str(fault) for fault in trace.skipped[:_LISTED]],
+            "notes": list(trace.notes),
+        },
+        "fleet": {
+            "gpus": scenario.gpus,
+            "nodes": len(scenario.nodes),
+            "largest_node": max(node.gpus for node in scenario.nodes),
+            "changes": len(trace.capacity),
+        },
+        "shares": {tree.paths[leaf]: float(tree.share[leaf]) for leaf in tree.leaves},
+        "renamed": {name: paid for name, paid in scenario.claims.paid_by.items() if name != paid},
+        "unclaimed": dict(scenario.claims.unclaimed),
+        "contract": "+".join(sorted(rules)),
+        "overlay": "none" if scenario.overlay is None else "gangs",
+        "checkpoint_seconds": scenario.pace.checkpoint / SECOND,
+        "restore_seconds": scenario.pace.restore / SECOND,
+        "warmup_seconds": comparison.warmup / SECOND,
+        "seeds": list(comparison.seeds),
+    }

@@ -1,0 +1,293 @@
+"""Measures over a recorded replay; the definitions are in docs/explanation/measures.md.
+
+Everything is computed from the record alone, that is, from what `events` writes: anybody can recompute
+every figure from that file (a test does).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from divvy.errors import InputError
+from divvy.fleet.job import StopCause
+from divvy.sim.overlay import PREFIX
+from divvy.sim.recorder import OPEN, Recorder
+from divvy.sim.replay import Replay
+from divvy.sim.steps import Floats, Ints, Steps, cells, ints, quantile
+from divvy.units import DAY, HOUR, MINUTE, SECOND, gpu_hours
+
+MATTERS: Final = 100.0
+"""GPU-hours owed below which an account is not judged on its own."""
+SERVED: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of a replay that counts, ms."""
+
+    start: int
+    end: int
+
+
+def window_of(last_submission: int, end: int, warmup: int) -> Window:
+    """Return what counts: from the end of the warm-up to the last submission.
+
+    After the last submission the queue only drains, which says nothing about a shared fleet. Where all
+    submissions fall into the warm-up the window ends with the replay instead.
+
+    Raises:
+        InputError: If nothing is left after the warm-up.
+    """
+    until = last_submission if last_submission > warmup else end
+    if until <= warmup:
+        raise InputError.one(
+            "warmup-all",
+            f"the replay ends after {end / HOUR:.1f} h, within the warm-up of {warmup / HOUR:g} h",
+            path="--warmup",
+            fix="choose a shorter one, such as --warmup 0",
+        )
+    return Window(warmup, until)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Waits from submission to first start, s; infinite where a job never started, nan without jobs."""
+
+    p50: float
+    p90: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFigures:
+    """One account over the window: GPU-hours, and delivered over owed capped per period, day and hour."""
+
+    account: str
+    share: float
+    owed: float
+    delivered: float
+    unallocated: float
+    period: float
+    day: float
+    hour: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Every figure of one replay."""
+
+    occupancy: float
+    occupancy_while_contended: float
+    useful_occupancy_while_contended: float
+    contended: float
+    period: float
+    day: float
+    hour: float
+    accounts: tuple[AccountFigures, ...]
+    unallocated_share: float
+    waits: dict[str, Waits]
+    preemptions: int
+    node_losses: int
+    lost: float
+    lost_allocated: float
+    lost_fraction: float
+    occupied: float
+    capacity: float
+    events: int
+    jobs: int
+    finished: int
+    never_started: int
+
+
+class _Columns:
+    """The record as arrays."""
+
+    def __init__(self, replay: Replay) -> None:
+        record: Recorder = replay.record
+        spec = replay.workload.spec
+        paths = replay.budget.tree.paths
+        row = {paths[leaf]: place for place, leaf in enumerate(replay.budget.tree.leaves)}
+        there = np.asarray(record.submitted, dtype=bool)
+        self.gpus = ints([job.gpus for job in spec])
+        self.account = ints([row[job.account] for job in spec])
+        self.min_runtime = ints([job.min_runtime for job in spec])
+        self.overlay = np.asarray([job.id.startswith(PREFIX) for job in spec], dtype=bool)
+        self.runtime = ints(replay.workload.runtime)
+        self.submit = ints(replay.workload.submit)
+        self.first_start = ints(record.first_start)
+        self.there = there
+        over = ints(record.over)
+        self.finished = over != OPEN
+        self.over = np.where(self.finished, over, replay.end)
+        self.run_job = ints(record.job)
+        self.run_start = ints(record.start)
+        self.run_end = ints(record.end)
+        self.run_restore = ints(record.restore)
+        self.run_lost = ints(record.lost)
+        self.run_gpus = self.gpus[self.run_job]
+        self.run_account = self.account[self.run_job]
+        self.run_allocated = self.min_runtime[self.run_job] > 0
+        self.run_cause = ints(record.cause)
+        sizes = ints([capacity.gpus for capacity in record.capacity])
+        self.capacity = Steps(ints([capacity.at for capacity in record.capacity]), np.diff(sizes, prepend=0))
+
+
+def measure(replay: Replay, window: Window) -> Figures:
+    """Return every figure of a replay over a window."""
+    columns = _Columns(replay)
+    occupied, useful, contended = _occupancy(columns, window)
+    span = ints([window.start, window.end])
+    capacity = int(columns.capacity.between(span)[0])
+    held = Steps.of_intervals(columns.run_start, columns.run_end, columns.run_gpus)
+    total = int(held.between(span)[0])
+    accounts = _accounts(replay, columns, window)
+    owed = sum(one.owed for one in accounts)
+    work = _useful(columns, np.ones(len(columns.run_job), dtype=bool), span)
+    free = _useful(columns, ~columns.run_allocated, span)
+    lost, lost_allocated = _lost(columns, span)
+    ended = (columns.run_end >= window.start) & (columns.run_end < window.end)
+    preempted = (columns.run_cause == StopCause.PREEMPTED) | (columns.run_cause == StopCause.DRAINED)
+    return Figures(
+        occupancy=_over(total, capacity),
+        occupancy_while_contended=_over(occupied, contended),
+        useful_occupancy_while_contended=_over(useful, contended),
+        contended=_over(contended, capacity),
+        period=_over(sum(one.period * one.owed for one in accounts if one.owed), owed),
+        day=_over(sum(one.day * one.owed for one in accounts if one.owed), owed),
+        hour=_over(sum(one.hour * one.owed for one in accounts if one.owed), owed),
+        accounts=tuple(accounts),
+        unallocated_share=_over(free, work),
+        waits=_waits(replay, columns, window),
+        preemptions=int((ended & preempted).sum()),
+        node_losses=int((ended & (columns.run_cause == StopCause.NODE_LOST)).sum()),
+        lost=gpu_hours(lost),
+        lost_allocated=gpu_hours(lost_allocated),
+        lost_fraction=_over(lost, total),
+        occupied=gpu_hours(total),
+        capacity=gpu_hours(capacity),
+        events=len(replay.record.log),
+        jobs=int(columns.there.sum()),
+        finished=int(columns.finished.sum()),
+        never_started=int((columns.there & (columns.first_start == OPEN)).sum()),
+    )
+
+
+def _over(part: float, whole: float) -> float:
+    """Return a ratio; nan where there is nothing to compare with."""
+    return part / whole if whole else float("nan")
+
+
+def _useful(columns: _Columns, chosen: np.ndarray, grid: Ints) -> int:
+    """Return the useful GPU-ms of some runs over a grid of one cell."""
+    start = columns.run_start + columns.run_restore
+    end = columns.run_end - columns.run_lost
+    return int(Steps.of_intervals(start[chosen], end[chosen], columns.run_gpus[chosen]).between(grid)[0])
+
+
+def _occupancy(columns: _Columns, window: Window) -> tuple[int, int, int]:
+    """Return occupied, useful and offered GPU-ms while more devices are asked for than there are."""
+    there = columns.there
+    demand = Steps.of_intervals(columns.submit[there], columns.over[there], columns.gpus[there])
+    held = Steps.of_intervals(columns.run_start, columns.run_end, columns.run_gpus)
+    useful = Steps.of_intervals(
+        columns.run_start + columns.run_restore, columns.run_end - columns.run_lost, columns.run_gpus
+    )
+    moments = np.concatenate(
+        [
+            demand.instants,
+            held.instants,
+            useful.instants,
+            columns.capacity.instants,
+            ints([window.start, window.end]),
+        ]
+    )
+    moments = np.unique(np.clip(moments, window.start, window.end))
+    first, length = moments[:-1], np.diff(moments)
+    there_is = columns.capacity.value(first)
+    length = np.where(demand.value(first) > there_is, length, 0)
+    return (
+        int((held.value(first) * length).sum()),
+        int((useful.value(first) * length).sum()),
+        int((there_is * length).sum()),
+    )
+
+
+def _accounts(replay: Replay, columns: _Columns, window: Window) -> list[AccountFigures]:
+    """Return owed and delivered per leaf account."""
+    tree = replay.budget.tree
+    grid = cells(window.start, window.end, HOUR)
+    days = (grid[:-1] - window.start) // DAY
+    offered = columns.capacity.between(grid).astype(np.float64)
+    figures: list[AccountFigures] = []
+    for place, leaf in enumerate(tree.leaves):
+        share = float(tree.share[leaf])
+        mine = (columns.account == place) & (columns.min_runtime > 0) & columns.there
+        demand = Steps.of_intervals(columns.submit[mine], columns.over[mine], columns.gpus[mine])
+        owed = np.minimum(share * offered, demand.between(grid))
+        runs = columns.run_account == place
+        delivered = _per_cell(columns, runs & columns.run_allocated, grid)
+        free = _per_cell(columns, runs & ~columns.run_allocated, grid)
+        figures.append(
+            AccountFigures(
+                tree.paths[leaf],
+                share,
+                gpu_hours(owed.sum()),
+                gpu_hours(delivered.sum()),
+                gpu_hours(free.sum()),
+                _capped(delivered, owed, np.zeros_like(days)),
+                _capped(delivered, owed, days),
+                _capped(delivered, owed, np.arange(len(owed))),
+            )
+        )
+    return figures
+
+
+def _per_cell(columns: _Columns, chosen: np.ndarray, grid: Ints) -> Floats:
+    start = columns.run_start[chosen] + columns.run_restore[chosen]
+    end = columns.run_end[chosen] - columns.run_lost[chosen]
+    return Steps.of_intervals(start, end, columns.run_gpus[chosen]).between(grid).astype(np.float64)
+
+
+def _capped(delivered: Floats, owed: Floats, group: Ints) -> float:
+    """Return delivered over owed with delivered capped at owed per group of cells."""
+    due = np.bincount(group, owed)
+    got = np.minimum(np.bincount(group, delivered), due)
+    return _over(float(got.sum()), float(due.sum()))
+
+
+def _lost(columns: _Columns, span: Ints) -> tuple[int, int]:
+    """Return the GPU-ms thrown away or spent restoring, of all runs and of allocated ones."""
+    results: list[int] = []
+    for chosen in (np.ones(len(columns.run_job), dtype=bool), columns.run_allocated):
+        start, end, gpus = columns.run_start[chosen], columns.run_end[chosen], columns.run_gpus[chosen]
+        restore, lost = columns.run_restore[chosen], columns.run_lost[chosen]
+        wasted = Steps.of_intervals(
+            np.concatenate([start, end - lost]), np.concatenate([start + restore, end]), np.tile(gpus, 2)
+        )
+        results.append(int(wasted.between(span)[0]))
+    return results[0], results[1]
+
+
+def _waits(replay: Replay, columns: _Columns, window: Window) -> dict[str, Waits]:
+    """Return the waits of the jobs submitted in the window, by class."""
+    policy = replay.budget.policy
+    counted = columns.there & (columns.submit >= window.start) & (columns.submit < window.end)
+    wait = np.where(columns.first_start == OPEN, np.inf, (columns.first_start - columns.submit) / SECOND)
+    declared = columns.min_runtime
+    classes = {
+        "all": np.ones(len(wait), dtype=bool),
+        "debug": (declared > 0)
+        & (declared <= policy.debug_max_min_runtime)
+        & (columns.gpus <= policy.debug_max_gpus),
+        "le_15min": columns.runtime <= 15 * MINUTE,
+        "ge_32gpu": columns.gpus >= 32,
+        "overlay": columns.overlay,
+    }
+    result: dict[str, Waits] = {}
+    for name, members in classes.items():
+        chosen = wait[counted & members]
+        result[name] = Waits(quantile(chosen, 0.5), quantile(chosen, 0.9), int(chosen.size))
+    return result
