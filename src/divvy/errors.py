@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -99,7 +99,7 @@ class DivvyError(Exception):
         }
 
     @classmethod
-    def one(cls, code: str, message: str, *, path: str = "", allowed: str = "", fix: str = "") -> DivvyError:
+    def one(cls, code: str, message: str, *, path: str = "", allowed: str = "", fix: str = "") -> Self:
         """Return an error with a single fault, whose message is also the title."""
         return cls(message, [Fault(code, path, message, allowed, fix)])
 

@@ -1,8 +1,8 @@
 """The command line: one file per verb, imported only when its verb is used.
 
 A verb is a file of this package whose first line reads ``\"\"\"divvy VERB: what it does.\"\"\"`` and which
-holds ``verb``: a function (Typer's declaration style) or a `typer.Typer` with verbs of its own. Nothing
-else needs to know it: the help page reads first lines, so that ``divvy status`` never pays for importing
+holds ``verb``: a function (Typer's declaration style) or a `typer.Typer` with verbs of its own. It may hold
+``CONTEXT``: settings of the command's context. Nothing else needs to know it: the help page reads first lines, so that ``divvy status`` never pays for importing
 the simulator. A verb signals failure by raising `divvy.errors.DivvyError`; `main` prints it and exits with
 its code.
 """
@@ -60,10 +60,11 @@ def _describe(name: str) -> str:
 
 def _load(name: str) -> TyperCommand | TyperGroup:
     """Import a verb and return its command."""
-    verb: Callable[..., Any] | typer.Typer = import_module(f"divvy.cli.{name}").verb
+    module = import_module(f"divvy.cli.{name}")
+    verb: Callable[..., Any] | typer.Typer = module.verb
     if not isinstance(verb, typer.Typer):
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name, context_settings=_CONTEXT)(verb)
+        single.command(name, context_settings=_CONTEXT | getattr(module, "CONTEXT", {}))(verb)
         verb = single
     command = build_command(verb)
     command.name = name

@@ -1,0 +1,196 @@
+"""divvy budget: the account tree, its shares and their history; owners change shares here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from divvy.cli.client import Client
+from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect
+from divvy.cli.render import NONE, Column, Output, Span, age, clock, number, path, percent
+from divvy.errors import InputError
+from divvy.units import parse_decimal
+
+verb = typer.Typer(
+    help="Show and change the account tree and its shares.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_COLUMNS: Final = (
+    Column("Account"),
+    Column("Share", right=True),
+    Column("Of fleet", right=True),
+    Column("Balance", right=True),
+    Column("Rank", right=True),
+    Column("Used", right=True),
+    Column("Owed", right=True),
+    Column("Held", right=True),
+    Column("Floor", right=True, drop=4),
+    Column("Unallocated", right=True, drop=3),
+    Column("Waiting", right=True, drop=2),
+    Column("Owners", shrink=6, drop=1),
+)
+_HISTORY: Final = (
+    Column("Version", right=True),
+    Column("When"),
+    Column("Author", shrink=8),
+    Column("Change", shrink=20),
+    Column("Reason", shrink=16),
+)
+
+Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept with the change.")]
+Version = Annotated[
+    int | None,
+    typer.Option("--version", min=0, help="Refuse if the budget is no longer at this version."),
+]
+
+
+@verb.command("show")
+def show(
+    as_json: AsJson = False, quiet: Quiet = False, no_truncate: NoTruncate = False, server: Server = ""
+) -> None:
+    """Show the tree with what each account may use and has used. With -q: the accounts.
+
+    Used and owed are GPU-hours within the window. Balance is used over owed: the number that the queue is
+    sorted by, lowest first.
+    """
+    budget = connect(server).get("budget")
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if output.machine(budget, [account["path"] for account in budget["accounts"]]):
+        return
+    policy = budget["document"].get("policy", {})
+    output.screen.line(
+        Span(f"budget version {budget['version']}", "bold"),
+        f": window {policy.get('lookback', NONE)}, floor {policy.get('floor', NONE)}, "
+        f"longest minimum runtime {policy.get('max_min_runtime', NONE)}  ",
+        *age(budget),
+    )
+    output.screen.table(_COLUMNS, [_account_row(account) for account in budget["accounts"]])
+
+
+def _account_row(account: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        path(account["path"]),
+        f"{account['share']:g}%",
+        percent(account["effective_share"], 1),
+        Span(number(account["balance"], 3), "bold"),
+        NONE if account["rank"] is None else str(account["rank"] + 1),
+        number(account["usage_gpu_hours"]),
+        number(account["entitlement_gpu_hours"]),
+        str(account["held"]),
+        NONE if account["floor"] is None else str(account["floor"]),
+        str(account["unallocated"]),
+        str(account["waiting"]),
+        ", ".join(account["owners"]) or NONE,
+    )
+
+
+@verb.command("set")
+def set_share(
+    account: Annotated[str, typer.Argument(autocompletion=complete_any_account)],
+    share: Annotated[str, typer.Argument(metavar="PERCENT", help="Of the parent's share: 0 to 100.")],
+    reason: Reason,
+    version: Version = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+    server: Server = "",
+) -> None:
+    """Set the share of one account. With -q: the new version.
+
+    Owners of an account set the shares of its children. The change is recorded with its author and reason.
+    Example: divvy budget set lab.vision 40 --reason "grant X has started"
+    """
+    try:
+        percentage = float(parse_decimal(share.removesuffix("%")))
+    except ValueError as error:
+        raise InputError.one(
+            "share-type",
+            f"{share!r} is not a percentage",
+            path="PERCENT",
+            allowed="0 to 100, such as 40 or 33.3",
+            fix="correct it",
+        ) from error
+    client = connect(server)
+    body = {"share": percentage, "reason": reason, "version": _version(client, version)}
+    answer = client.patch("budget", "accounts", account, body=body)
+    _say_changes(Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate), answer)
+
+
+@verb.command("apply")
+def apply(
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, allow_dash=True, help="TOML; - is stdin.")
+    ],
+    reason: Reason,
+    version: Version = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+    server: Server = "",
+) -> None:
+    """Replace the whole budget by a file; all its faults are reported at once. With -q: the new version."""
+    from divvy.fleet.budget import parse_budget  # noqa: PLC0415 - one verb of five needs the whole model
+
+    stdin = str(file) == "-"
+    text = sys.stdin.read() if stdin else file.read_text(encoding="utf-8")
+    document = parse_budget(text, "stdin" if stdin else file.name).to_document()
+    client = connect(server)
+    body = {"document": document, "reason": reason, "version": _version(client, version)}
+    answer = client.put("budget", body=body)
+    _say_changes(Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate), answer)
+
+
+def _version(client: Client, asked: int | None) -> int:
+    """Return the version that a change is based on: the one asked for, else the present one."""
+    return int(client.get("budget")["version"]) if asked is None else asked
+
+
+def _say_changes(output: Output, answer: dict[str, Any]) -> None:
+    if output.machine(answer, [answer["version"]]):
+        return
+    output.screen.line(Span(f"budget version {answer['version']}", "bold"), " is recorded")
+    for change in answer["changes"]:
+        output.screen.line("  ", _change(change))
+    if not answer["changes"]:
+        output.screen.line("  nothing differs from the version before it")
+
+
+def _change(change: dict[str, Any]) -> str:
+    before, after = change["from"], change["to"]
+    if before is None:
+        return f"{change['path']}: {after} (new)"
+    if after is None:
+        return f"{change['path']}: removed (was {before})"
+    return f"{change['path']}: {before} -> {after}"
+
+
+@verb.command("history")
+def history(
+    as_json: AsJson = False, quiet: Quiet = False, no_truncate: NoTruncate = False, server: Server = ""
+) -> None:
+    """List the versions of the budget, newest first: who changed what, when and why."""
+    answer = connect(server).get("budget", "history")
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if output.machine(answer, [version["version"] for version in answer["versions"]]):
+        return
+    rows = []
+    for version in answer["versions"]:
+        changes = [_change(change) for change in version["changes"]] or ["nothing"]
+        rows.append(
+            (
+                str(version["version"]),
+                clock(version["at"]),
+                version["author"] or NONE,
+                changes[0],
+                version["reason"] or NONE,
+            )
+        )
+        rows.extend(("", "", "", change, "") for change in changes[1:])
+    output.screen.table(_HISTORY, rows)

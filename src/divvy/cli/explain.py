@@ -1,0 +1,95 @@
+"""divvy explain: why a job waits, runs or was preempted, and what would help."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_job, connect
+from divvy.cli.render import Column, Output, Span, age, clock, number, path, percent, state
+
+_AHEAD: Final = (Column("Ahead"), Column("Account"), Column("Devices", right=True), Column("Why", shrink=20))
+_HISTORY: Final = (Column("When"), Column("Event"), Column("What", shrink=20))
+
+
+def verb(
+    job: Annotated[str, typer.Argument(autocompletion=complete_job)],
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+    server: Server = "",
+) -> None:
+    """Say why a job waits, runs or was preempted, who is ahead, and what would help.
+
+    With -q: the ids of the jobs ahead.
+    """
+    explanation = connect(server).get("jobs", job, "explain")
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if not output.machine(explanation, [ahead["id"] for ahead in explanation["ahead"]]):
+        _say(output, explanation)
+
+
+def _say(output: Output, explanation: dict[str, Any]) -> None:
+    screen = output.screen
+    headline = explanation["headline"]
+    screen.line(
+        Span(explanation["job"], "bold"),
+        " ",
+        state(explanation["state"]),
+        Span(f"  [{headline['code']}]", "dim"),
+    )
+    screen.line(headline["text"])
+    for reason in explanation["reasons"]:
+        if reason["code"] != headline["code"]:
+            screen.line("  also: ", reason["text"], Span(f"  [{reason['code']}]", "dim"))
+    if explanation["numbers"]:
+        figures = ", ".join(
+            f"{key.replace('_', ' ')} {_figure(v)}" for key, v in explanation["numbers"].items()
+        )
+        screen.line(Span("  figures: ", "dim"), figures)
+    if explanation["account"]:
+        screen.line()
+        _say_account(output, explanation["account"])
+    if explanation["ahead"]:
+        screen.line()
+        screen.table(
+            _AHEAD, [(a["id"], path(a["account"]), str(a["gpus"]), a["why"]) for a in explanation["ahead"]]
+        )
+        more = explanation["ahead_count"] - len(explanation["ahead"])
+        if more > 0:
+            screen.line(Span(f"and {more} more", "dim"))
+    if explanation["help"]:
+        screen.line()
+        screen.line("What would help:")
+        for text in explanation["help"]:
+            screen.line("  - ", text)
+    if explanation["history"]:
+        screen.line()
+        screen.table(_HISTORY, [(clock(h["at"]), h["event"], h["text"]) for h in explanation["history"]])
+    screen.line(age(explanation))
+
+
+def _figure(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _say_account(output: Output, account: dict[str, Any]) -> None:
+    """Say where the account stands: the numbers that the queue is sorted by."""
+    rank = "no demand" if account["rank"] is None else f"served {_ordinal(account['rank'] + 1)}"
+    floor = "" if account["floor"] is None else f" (floor {account['floor']})"
+    output.screen.line(
+        "account ",
+        *path(account["path"]),
+        f": {percent(account['effective_share'], 1)} of the fleet, "
+        f"balance {number(account['balance'], 3)}, {rank}",
+    )
+    output.screen.line(
+        f"  holds {account['held']} devices{floor} and {account['unallocated']} unallocated; "
+        f"{account['waiting']} jobs wait for {account['waiting_gpus']}"
+    )
+
+
+def _ordinal(place: int) -> str:
+    suffix = "th" if 10 <= place % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{suffix}"
