@@ -2,9 +2,9 @@
 
 A verb is a file of this package whose first line reads ``\"\"\"divvy VERB: what it does.\"\"\"`` and which
 holds ``verb``: a function (Typer's declaration style) or a `typer.Typer` with verbs of its own. It may hold
-``CONTEXT``: settings of the command's context. Nothing else needs to know it: the help page reads first lines, so that ``divvy status`` never pays for importing
-the simulator. A verb signals failure by raising `divvy.errors.DivvyError`; `main` prints it and exits with
-its code.
+``CONTEXT``: settings of the command's context. Nothing else needs to know it: the help page reads first
+lines, so that ``divvy status`` never pays for importing the simulator. A verb signals failure by raising
+`divvy.errors.DivvyError`; `main` prints it and exits with its code.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _root(
 def main() -> None:
     """Run the command line; a refusal is printed with its code and gives the exit code."""
     try:
-        app()
+        app(prog_name="divvy")
     except DivvyError as error:
         from divvy.cli.refusal import print_error  # noqa: PLC0415 - only a failure pays for it
 

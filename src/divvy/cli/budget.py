@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+import textwrap
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -10,7 +13,7 @@ import typer
 
 from divvy.cli.client import Client
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect
-from divvy.cli.render import NONE, Column, Output, Span, age, clock, number, path, percent
+from divvy.cli.render import NONE, Column, Output, Span, age, number, path, percent, stamp, whole
 from divvy.errors import InputError
 from divvy.units import parse_decimal
 
@@ -25,12 +28,12 @@ verb = typer.Typer(
 _COLUMNS: Final = (
     Column("Account"),
     Column("Share", right=True),
-    Column("Of fleet", right=True),
+    Column("Of fleet", right=True, drop=6),
     Column("Balance", right=True),
     Column("Rank", right=True),
-    Column("Used", right=True),
-    Column("Owed", right=True),
-    Column("Held", right=True),
+    Column("Used", right=True, drop=7),
+    Column("Owed", right=True, drop=8),
+    Column("Held", right=True, drop=5),
     Column("Floor", right=True, drop=4),
     Column("Unallocated", right=True, drop=3),
     Column("Waiting", right=True, drop=2),
@@ -40,9 +43,10 @@ _HISTORY: Final = (
     Column("Version", right=True),
     Column("When"),
     Column("Author", shrink=8),
-    Column("Change", shrink=20),
-    Column("Reason", shrink=16),
+    Column("Change"),
+    Column("Reason", shrink=12),
 )
+REASON_WIDTH: Final = 24
 
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept with the change.")]
 Version = Annotated[
@@ -68,10 +72,10 @@ def show(
     output.screen.line(
         Span(f"budget version {budget['version']}", "bold"),
         f": window {policy.get('lookback', NONE)}, floor {policy.get('floor', NONE)}, "
-        f"longest minimum runtime {policy.get('max_min_runtime', NONE)}  ",
-        *age(budget),
+        f"longest minimum runtime {policy.get('max_min_runtime', NONE)}",
     )
     output.screen.table(_COLUMNS, [_account_row(account) for account in budget["accounts"]])
+    output.screen.line(age(budget))
 
 
 def _account_row(account: dict[str, Any]) -> tuple[Any, ...]:
@@ -84,7 +88,7 @@ def _account_row(account: dict[str, Any]) -> tuple[Any, ...]:
         number(account["usage_gpu_hours"]),
         number(account["entitlement_gpu_hours"]),
         str(account["held"]),
-        NONE if account["floor"] is None else str(account["floor"]),
+        whole(account["floor"]),
         str(account["unallocated"]),
         str(account["waiting"]),
         ", ".join(account["owners"]) or NONE,
@@ -164,11 +168,14 @@ def _say_changes(output: Output, answer: dict[str, Any]) -> None:
 
 def _change(change: dict[str, Any]) -> str:
     before, after = change["from"], change["to"]
+    name, unit = change["path"], ""
+    if name.startswith("accounts.") and name.endswith(".share"):
+        name, unit = name.removeprefix("accounts.").removesuffix(".share"), "%"
     if before is None:
-        return f"{change['path']}: {after} (new)"
+        return f"{name}: {after}{unit} (new)"
     if after is None:
-        return f"{change['path']}: removed (was {before})"
-    return f"{change['path']}: {before} -> {after}"
+        return f"{name}: removed (was {before}{unit})"
+    return f"{name}: {before}{unit} -> {after}{unit}"
 
 
 @verb.command("history")
@@ -180,17 +187,18 @@ def history(
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if output.machine(answer, [version["version"] for version in answer["versions"]]):
         return
-    rows = []
-    for version in answer["versions"]:
-        changes = [_change(change) for change in version["changes"]] or ["nothing"]
-        rows.append(
-            (
-                str(version["version"]),
-                clock(version["at"]),
-                version["author"] or NONE,
-                changes[0],
-                version["reason"] or NONE,
-            )
-        )
-        rows.extend(("", "", "", change, "") for change in changes[1:])
-    output.screen.table(_HISTORY, rows)
+    narrow = output.screen.width is not None
+    output.screen.table(
+        _HISTORY, [row for version in answer["versions"] for row in _version_rows(version, narrow=narrow)]
+    )
+
+
+def _version_rows(version: dict[str, Any], *, narrow: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the lines of one version: a change each, the reason beside them."""
+    changes = [_change(change) for change in version["changes"]] or ["nothing"]
+    reason = version["reason"] or NONE
+    reasons = textwrap.wrap(reason, REASON_WIDTH) if narrow else [reason]
+    first = (str(version["version"]), stamp(version["at"]), version["author"] or NONE)
+    for change, text in zip_longest(changes, reasons, fillvalue=""):
+        yield (*first, change, text)
+        first = ("", "", "")

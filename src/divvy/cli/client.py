@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from divvy.errors import DivvyError, EngineError, Fault, InputError, UnavailableError, problem_to_error
+from divvy.errors import DivvyError, EngineError, InputError, UnavailableError, problem_to_error
 
 SYSTEM_HOME: Final = Path("/var/lib/divvy")
 USER_HOME: Final = Path("~/.local/share/divvy")
@@ -106,7 +106,6 @@ class Client:
     def __init__(self, target: Target, timeout: float = ANSWER_SECONDS) -> None:
         self.target = target
         self._timeout = timeout
-        self._connection: HTTPConnection | None = None
 
     def get(self, *steps: str, **query: str | float | bool | None) -> dict[str, Any]:
         """Return what GET answers; steps are the parts of the path below /v1, quoted here."""
@@ -149,15 +148,14 @@ class Client:
     def _ask(
         self, method: str, steps: tuple[str, ...], query: Query, body: dict[str, Any] | None
     ) -> dict[str, Any]:
-        if self._connection is None:
-            self._connection = self.target.connect(self._timeout)
+        connection = self.target.connect(self._timeout)
         try:
-            answer = self._send(self._connection, method, _path(steps, query), body)
+            answer = self._send(connection, method, _path(steps, query), body)
             content = answer.read()
         except (OSError, HTTPException) as error:
-            self._connection.close()
-            self._connection = None
             raise self._unreachable(error) from error
+        finally:
+            connection.close()
         if answer.status >= 400:
             raise _refusal(answer.status, content)
         document = _read(content) if content else {}
@@ -193,18 +191,11 @@ class Client:
                 f"this user may not open {self.target.url}",
                 fix="ask who runs `divvy up` for access to its directory, or use --server with a token",
             )
-        what = "no control plane is there" if isinstance(error, FileNotFoundError) else str(error)
-        return UnavailableError(
-            f"nothing answers at {self.target.url}",
-            [
-                Fault(
-                    "server-unreachable",
-                    "",
-                    what or type(error).__name__,
-                    "",
-                    "start one with `divvy up`, or name another with --server or DIVVY_SERVER",
-                )
-            ],
+        cause = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        return UnavailableError.one(
+            "server-unreachable",
+            f"nothing answers at {self.target.url} ({cause.lower()})",
+            fix="start a control plane with `divvy up`, or name another with --server or DIVVY_SERVER",
         )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_job, connect
-from divvy.cli.render import Column, Output, Span, age, clock, number, path, percent, state
+from divvy.cli.render import Column, Output, Span, age, clock, many, number, path, percent, state, whole
 
 _AHEAD: Final = (Column("Ahead"), Column("Account"), Column("Devices", right=True), Column("Why", shrink=20))
 _HISTORY: Final = (Column("When"), Column("Event"), Column("What", shrink=20))
@@ -77,7 +77,7 @@ def _figure(value: object) -> str:
 def _say_account(output: Output, account: dict[str, Any]) -> None:
     """Say where the account stands: the numbers that the queue is sorted by."""
     rank = "no demand" if account["rank"] is None else f"served {_ordinal(account['rank'] + 1)}"
-    floor = "" if account["floor"] is None else f" (floor {account['floor']})"
+    floor = "" if account["floor"] is None else f" (floor {whole(account['floor'])})"
     output.screen.line(
         "account ",
         *path(account["path"]),
@@ -85,8 +85,8 @@ def _say_account(output: Output, account: dict[str, Any]) -> None:
         f"balance {number(account['balance'], 3)}, {rank}",
     )
     output.screen.line(
-        f"  holds {account['held']} devices{floor} and {account['unallocated']} unallocated; "
-        f"{account['waiting']} jobs wait for {account['waiting_gpus']}"
+        f"  holds {many(account['held'], 'device')}{floor} and {account['unallocated']} unallocated; "
+        f"{many(account['waiting'], 'waiting job')} for {many(account['waiting_gpus'], 'device')}"
     )
 
 

@@ -20,6 +20,8 @@ from divvy.cli.render import (
     state,
 )
 
+#: From this width on, reasons are written out.
+WIDE: Final = 150
 _WAITING: Final = (
     Column("#", right=True),
     Column("Job"),
@@ -29,9 +31,9 @@ _WAITING: Final = (
     Column("Devices", right=True),
     Column("Minimum", right=True, drop=3),
     Column("State", drop=5),
-    Column("Waiting", right=True),
+    Column("Waiting", right=True, drop=6),
     Column("Ahead", right=True, drop=4),
-    Column("Why", shrink=24),
+    Column("Why"),
 )
 _JOBS: Final = (
     Column("Job"),
@@ -41,10 +43,10 @@ _JOBS: Final = (
     Column("Devices", right=True),
     Column("State"),
     Column("Since", drop=4),
-    Column("Ran for", right=True),
+    Column("Ran for", right=True, drop=7),
     Column("Protected until", drop=5),
     Column("Exit", right=True, drop=3),
-    Column("Where", shrink=12),
+    Column("Where", shrink=12, drop=6),
 )
 
 
@@ -94,6 +96,8 @@ def _say_waiting(output: Output, answer: dict[str, Any]) -> None:
     if not answer["jobs"]:
         output.screen.line("Nothing waits. Running jobs: divvy queue --state running")
         return
+    screen = output.screen
+    brief = screen.width is not None and screen.width < WIDE
     rows = [
         (
             str(job["position"]),
@@ -106,15 +110,22 @@ def _say_waiting(output: Output, answer: dict[str, Any]) -> None:
             state(job["state"]),
             seconds(job["waiting_seconds"]),
             str(job["ahead_count"]),
-            job["reason"]["text"],
+            _brief(job["reason"]["code"]) if brief else job["reason"]["text"],
         )
         for job in answer["jobs"]
     ]
-    output.screen.table(_WAITING, rows)
+    screen.table(_WAITING, rows)
+    if brief:
+        screen.line(Span("in full and with what would help: divvy explain JOB", "dim"))
     if answer["total"] > len(rows):
         output.screen.line(
             Span(f"{len(rows)} of {answer['total']} waiting jobs; more with --limit", "yellow")
         )
+
+
+def _brief(code: str) -> str:
+    """Return a reason in a word or two, from its code."""
+    return code.removeprefix("WAIT_").replace("_", " ").lower()
 
 
 def _say_jobs(output: Output, answer: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -28,13 +29,15 @@ def print_error(error: DivvyError, *, as_json: bool) -> None:
     for fault in error.faults:
         where = f"{fault.path}: " if fault.path else ""
         screen.line("  ", Span(where, "bold"), fault.message, Span(f"  [{fault.code}]", "dim"))
-        _details(screen, fault, "      ", titled=True)
+        _details(screen, replace(fault, path=""), "      ", titled=True)
 
 
 def _details(screen: Screen, fault: Fault, indent: str, *, titled: bool) -> None:
     rows: list[tuple[str, Cell]] = []
     if not titled:
         rows.append(("asked", f"{fault.path}: {fault.message}" if fault.path else fault.message))
+    elif "." in fault.path or ":" in fault.path:  # a place in a file or document, not just an option
+        rows.append(("where", fault.path))
     if fault.allowed:
         rows.append(("allowed", fault.allowed))
     near = nearest(fault)

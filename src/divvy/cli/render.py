@@ -126,7 +126,7 @@ class Screen:
             self._row(columns, widths, shown, row)
         if hidden:
             names = ", ".join(columns[index].title.lower() for index in sorted(hidden))
-            self.line(Span(f"(hidden: {names}; use a wider terminal or --no-truncate)", "dim"))
+            self.line(Span(f"too narrow for: {names} (--no-truncate shows all)", "dim"))
 
     def _row(
         self,
@@ -276,9 +276,19 @@ def path(dotted: str) -> tuple[Span, ...]:
 
 def seconds(value: float | None) -> str:
     """Return a duration, ``-`` where there is none."""
-    return (
-        NONE if value is None else format_duration(int(value * SECOND) if value < 1 else int(value) * SECOND)
-    )
+    if value is None:
+        return NONE
+    return f"{value:.1f}s" if 0 < value < 10 else format_duration(int(value) * SECOND)
+
+
+def many(count: float, noun: str) -> str:
+    """Return a count and its noun, in the plural where there is not exactly one."""
+    return f"{count:g} {noun}{'' if count == 1 else 's'}"
+
+
+def whole(value: float | None) -> str:
+    """Return a count that may have a fraction, ``-`` where there is none."""
+    return NONE if value is None else f"{value:.4g}"
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -298,6 +308,11 @@ def clock(at: float | None) -> str:
     then, now = time.localtime(at), time.localtime()
     same_day = (then.tm_year, then.tm_yday) == (now.tm_year, now.tm_yday)
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
+
+
+def stamp(at: float) -> str:
+    """Return a date and time of day."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def age(document: dict[str, Any]) -> tuple[Span, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect
-from divvy.cli.render import NONE, Column, Output, Span, age, clock, number, path, percent
+from divvy.cli.render import NONE, Column, Output, Span, age, number, path, percent, stamp
 from divvy.errors import InputError
 from divvy.units import SECOND, parse_duration
 
@@ -22,7 +22,7 @@ _COLUMNS: Final = (
     Column("Owed", right=True),
     Column("Delivered", right=True),
     Column("Del./owed", right=True),
-    Column("By hour", right=True),
+    Column("By hour", right=True, drop=8),
     Column("Unallocated", right=True, drop=5),
     Column("Lost", right=True, drop=7),
     Column("Adjusted", right=True, drop=1),
@@ -69,8 +69,7 @@ def verb(
     screen = output.screen
     screen.line(
         Span("GPU-hours", "bold"),
-        f" from {clock(statement['from_at'])} to {clock(statement['to_at'])}  ",
-        *age(statement),
+        f" from {stamp(statement['from_at'])} to {stamp(statement['to_at'])}",
     )
     screen.table(_COLUMNS, [_row(row) for row in statement["rows"]])
     if hourly:
@@ -79,9 +78,10 @@ def verb(
     for row in statement["rows"]:
         for entry in row["entries"]:
             screen.line(
-                f"adjusted {row['account']} at {clock(entry['at'])}: {entry['gpu_hours']:+,.2f} GPU-hours, "
+                f"adjusted {row['account']} at {stamp(entry['at'])}: {entry['gpu_hours']:+,.2f} GPU-hours, "
                 f"{entry['cause']}"
             )
+    screen.line(age(statement))
 
 
 def moment(text: str, option: str, now: float) -> float:
@@ -131,7 +131,7 @@ def _hours(row: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [
         (
             path(row["account"]),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(hour["at"])),
+            stamp(hour["at"]),
             *(number(hour[key], 2) for key in ("owed", "delivered", "unallocated", "demand", "capacity")),
         )
         for hour in row["hours"] or []

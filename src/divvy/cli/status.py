@@ -17,11 +17,13 @@ from divvy.cli.render import (
     age,
     clock,
     gauge,
+    many,
     number,
     path,
     percent,
     seconds,
     state,
+    whole,
 )
 
 ONE_SCREEN: Final = 24
@@ -54,12 +56,12 @@ _GROUPS: Final = (
 )
 _ACCOUNTS: Final = (
     Column("Account"),
-    Column("Of fleet", right=True),
+    Column("Of fleet", right=True, drop=5),
     Column("Balance", right=True),
-    Column("Rank", right=True),
-    Column("Held", right=True),
+    Column("Rank", right=True, drop=4),
+    Column("Held", right=True, drop=6),
     Column("Floor", right=True, drop=1),
-    Column("Free of charge", right=True, drop=2),
+    Column("Unallocated", right=True, drop=2),
     Column("Waiting jobs", right=True),
     Column("For devices", right=True, drop=3),
 )
@@ -94,6 +96,7 @@ def verb(
     _say_totals(output, status)
     _say_nodes(output, status["nodes"], all_nodes=all_nodes)
     _say_accounts(output, status["accounts"])
+    output.screen.line(age(status))
 
 
 def _say_totals(output: Output, status: dict[str, Any]) -> None:
@@ -101,18 +104,17 @@ def _say_totals(output: Output, status: dict[str, Any]) -> None:
     screen.line(
         Span(f"{totals['gpus']} devices", "bold"),
         f": {totals['allocated']} allocated, {totals['unallocated']} unallocated, {totals['free']} free; "
-        f"{totals['running']} jobs run, {totals['queued']} wait  ",
-        *age(status),
+        f"{totals['running']} jobs run, {totals['queued']} wait",
     )
     if screen.terminal:
         width = min((screen.width or 80) - 2, 78)
         parts = ((totals["allocated"], "█", "blue"), (totals["unallocated"], "▒", "magenta"))
         screen.line(*gauge((*parts, (totals["free"], "·", "dim")), width))
     blocks = [node["free"] for node in status["nodes"] if node["state"] == "up"]
-    whole = sum(node["free"] == node["gpus"] > 0 for node in status["nodes"] if node["state"] == "up")
+    empty = sum(node["free"] == node["gpus"] > 0 for node in status["nodes"] if node["state"] == "up")
     screen.line(
         f"largest free block on one node {max(blocks, default=0)}; "
-        f"whole nodes free {whole} of {len(blocks)}; policy {status['policy']}"
+        f"whole nodes free {empty} of {len(blocks)}; policy {status['policy']}"
     )
 
 
@@ -183,7 +185,7 @@ def _say_accounts(output: Output, accounts: list[dict[str, Any]]) -> None:
                 number(account["balance"], 3),
                 NONE if account["rank"] is None else str(account["rank"] + 1),
                 str(account["held"]),
-                NONE if account["floor"] is None else str(account["floor"]),
+                whole(account["floor"]),
                 str(account["unallocated"]),
                 str(account["waiting"]),
                 str(account["waiting_gpus"]),
@@ -210,7 +212,7 @@ def _say_job(output: Output, job: dict[str, Any]) -> None:
         ("submitted", clock(job["submitted_at"])),
         (
             "started",
-            f"{clock(job['started_at'])}, attempt {job['attempt']}, preempted {job['preemptions']} times",
+            f"{clock(job['started_at'])}, attempt {job['attempt']}, {many(job['preemptions'], 'preemption')}",
         ),
         ("protected until", clock(job["protected_until_at"])),
         ("ran for", seconds(job["running_seconds"])),

@@ -48,6 +48,7 @@ def create(
         typer.Option(
             "--account",
             "-A",
+            metavar="ACCOUNT",
             help="Subtree that it may use; may be repeated.",
             autocompletion=complete_any_account,
         ),
