@@ -61,12 +61,15 @@ class ChargeHistory:
         return self._at(bisect_right(self._times, at) - 1, at)[0]
 
     def windowed(self, at: int, lookback: int, taper: int) -> float:
-        """Return the tapered charge in [at - lookback, at]; ``at`` is not before the last change."""
+        """Return the tapered charge in [at - lookback, at]."""
         times = self._times
         if not times:
             return 0.0
         last = len(times) - 1
-        now = self._charge[last] + self._rates[last] * (at - times[last])
+        if at >= times[last]:
+            now = self._charge[last] + self._rates[last] * (at - times[last])
+        else:
+            now = self._value(at)[0]
         early = at - lookback
         late = early + taper
         if late <= times[0]:

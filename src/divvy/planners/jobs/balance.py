@@ -1,0 +1,78 @@
+"""What each account has had against what it is entitled to, at every level of the tree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from divvy.fleet.snapshot import Snapshot
+from divvy.units import DAY
+
+#: Balance of an account without entitlement that has used something: behind everybody.
+UNFUNDED: Final = float("inf")
+
+
+class Balances:
+    """Balances of one pass.
+
+    Usage is the exact tapered charge in the lookback; entitlement is the larger of the same integral of
+    share x healthy capacity and of share x 24 h of present capacity, so that a new fleet, a new account or
+    a halved one behaves sanely on day one. The balance of a row is usage over entitlement: 1 is exactly
+    served, less is owed.
+
+    Attributes:
+        usage: Charge per tree row, GPU-ms x weight.
+        entitlement: The same unit.
+    """
+
+    __slots__ = ("entitlement", "usage")
+
+    def __init__(self, snapshot: Snapshot, now: int, capacity: int, shares: list[float]) -> None:
+        policy, tree = snapshot.policy, snapshot.tree
+        lookback, taper = policy.lookback, policy.taper
+        usage = [0.0] * len(tree)
+        lineage, histories = tree.lineage, snapshot.usage
+        for leaf in tree.leaves:
+            used = histories[leaf].windowed(now, lookback, taper)
+            if used:
+                for row in lineage[leaf]:
+                    usage[row] += used
+        self.usage = usage
+        day = DAY * capacity
+        if len(snapshot.epochs) == 1 or snapshot.epochs[-1].since <= now - lookback:
+            base = max(snapshot.capacity.windowed(now, lookback, taper), day)
+            self.entitlement = [share * base for share in shares]
+        else:
+            self.entitlement = [
+                max(past, share * day)
+                for past, share in zip(_past_shares(snapshot, now), shares, strict=True)
+            ]
+
+    def of(self, row: int) -> float:
+        """Return the balance of a row."""
+        entitlement = self.entitlement[row]
+        if entitlement > 0:
+            return self.usage[row] / entitlement
+        return UNFUNDED if self.usage[row] > 0 else 1.0
+
+    def with_entry(self, row: int, charge: float) -> float:
+        """Return the balance of a row if a charge entered, capped at what the row is still owed."""
+        entitlement, usage = self.entitlement[row], self.usage[row]
+        if entitlement <= 0:
+            return UNFUNDED
+        return (usage + min(charge, max(entitlement - usage, 0.0))) / entitlement
+
+
+def _past_shares(snapshot: Snapshot, now: int) -> list[float]:
+    """Return share x capacity over the window per row, where shares changed inside the window."""
+    policy, tree = snapshot.policy, snapshot.tree
+    owed = [0.0] * len(tree)
+    epochs = snapshot.epochs
+    for number, epoch in enumerate(epochs):
+        since = epoch.since if number else now - policy.lookback
+        until = epochs[number + 1].since if number + 1 < len(epochs) else now
+        part = snapshot.capacity.windowed_part(now, policy.lookback, policy.taper, since, until)
+        for path, share in zip(epoch.tree.paths, epoch.tree.share, strict=True):
+            row = tree.row.get(path)
+            if row is not None:
+                owed[row] += float(share) * part
+    return owed

@@ -1,0 +1,275 @@
+"""The budget policy: shares of GPU time with a rate floor, balance, protection and reclaim.
+
+One pass, in order:
+
+1. Troubled nodes: what drains and is no longer protected leaves; a node that shrank gives up its excess.
+2. Allocated jobs. Down the tree, the account that goes first is one below its floor, then the one with
+   the least balance. Its jobs are tried in its own order, one per shape: on free devices, in place of
+   unallocated runs, in place of interruptible runs of more over-served accounts (reclaim), in place of
+   its own interruptible runs that rank behind (own swap).
+3. Unallocated jobs fill what is left, by the same tree on unallocated use.
+4. Standings and waits are written down, if asked for.
+"""
+
+from __future__ import annotations
+
+from divvy.fleet.account import ROOT
+from divvy.fleet.decision import Decision, Plan, Preempt, Standing, Start, Wait
+from divvy.fleet.node import NodeState
+from divvy.fleet.reason import Reason
+from divvy.fleet.snapshot import Snapshot
+from divvy.planners.base import Context
+from divvy.planners.jobs.balance import Balances
+from divvy.planners.jobs.contest import Contest
+from divvy.planners.jobs.index import Account, JobIndex, Run
+from divvy.planners.jobs.queue import Head
+from divvy.planners.jobs.reclaim import Reclaim
+from divvy.planners.jobs.victims import unallocated_in_the_way
+from divvy.units import MINUTE, SECOND
+
+#: While allocated jobs wait, balances drift: look again at least this often.
+_RECHECK = 5 * MINUTE
+
+
+class BudgetPlanner:
+    """Plans jobs by the budget policy; see the module's text for the order of a pass."""
+
+    name = "budget"
+
+    def __init__(self) -> None:
+        self._index = JobIndex()
+
+    def plan(self, snapshot: Snapshot, context: Context) -> Plan:
+        """Return what to start, what gives way, and why."""
+        index = self._index
+        index.catch_up(snapshot, context.now)
+        work = _Pass(index, snapshot, context)
+        return work.run()
+
+
+class _Pass:
+    """The state of one pass: tentative holdings in the index, decisions so far."""
+
+    def __init__(self, index: JobIndex, snapshot: Snapshot, context: Context) -> None:
+        self.index = index
+        self.snapshot = snapshot
+        self.context = context
+        self.now = context.now
+        tree, policy = snapshot.tree, snapshot.policy
+        self.shares = index.shares
+        self.balances = Balances(snapshot, context.now, index.capacity, index.shares)
+        self.floors = [policy.floor * share * index.capacity for share in index.shares]
+        self.decisions: list[Decision] = []
+        self.waits: dict[int, Wait] = {}
+        self.tree = tree
+        self.reclaim = Reclaim(index, snapshot, self.balances, self.floors)
+        self._first = ROOT
+        self._told: set[int] = set()
+        #: Shapes that found no room on free or unallocated devices since supply last grew.
+        self._no_room: set[tuple[int, int, str]] = set()
+
+    def run(self) -> Plan:
+        """Make the plan."""
+        if self.index.troubled:
+            self._relieve()
+        waiting = [account for account in self.index.accounts.values() if account.queue.count]
+        if waiting:
+            self._serve_allocated(waiting)
+        if self.index.free.total:
+            self._serve_unallocated()
+        explain = self.context.explain
+        return Plan(
+            self.snapshot.version,
+            self.now,
+            tuple(self.decisions),
+            self._standings() if explain else (),
+            tuple(sorted(self.waits.items())) if explain else (),
+            self._next_check(),
+        )
+
+    # -- 1. troubled nodes --------------------------------------------------------------------------------
+
+    def _relieve(self) -> None:
+        """Drain what may leave, and shrink what is over capacity (the protected last of all)."""
+        index = self.index
+        for node in sorted(index.troubled):
+            runs = sorted(index.on_node.get(node, {}).values(), key=self._leaves_first)
+            draining = self.snapshot.nodes.node[node].state is NodeState.DRAINING
+            for run in runs:
+                over = index.over_capacity(self.snapshot, node)
+                if over > 0 or (draining and self._may_leave(run)):
+                    self._preempt(run, -1, Reason.PREEMPTED_DRAIN, 0.0, 0.0)
+
+    def _leaves_first(self, run: Run) -> tuple[bool, bool, int, int]:
+        return run.allocated, not self._may_leave(run), -run.started, run.row
+
+    def _may_leave(self, run: Run) -> bool:
+        return not run.allocated or run.row in self.index.accounts[run.account].interruptible
+
+    # -- 2. allocated jobs --------------------------------------------------------------------------------
+
+    def _serve_allocated(self, waiting: list[Account]) -> None:
+        if not self.context.explain and not self._supply():
+            # Nothing can be given: only own swaps remain, and nobody asked to be told why.
+            waiting = [account for account in waiting if self._may_swap(account)]
+        if not waiting:
+            return
+        contest = Contest(self.tree, [account.row for account in waiting], self._key)
+        leaf = contest.first()
+        self._first = ROOT if leaf is None else leaf
+        while leaf is not None:
+            account = self.index.accounts[leaf]
+            if account.queue.count and self._serve(account):
+                contest.moved(leaf)
+            else:
+                contest.close(leaf)
+            leaf = contest.first()
+
+    def _supply(self) -> bool:
+        """Return whether anything at all can be given to somebody else than its holder."""
+        return self.index.loose.total > 0 or bool(self.reclaim.donors())
+
+    def _may_swap(self, account: Account) -> bool:
+        heads = self.index.heads(self.snapshot, account, self.now)
+        return self.reclaim.may_swap(account, heads[0])
+
+    def _key(self, row: int) -> tuple[bool, float, int]:
+        """Return the place of a row among its siblings: below the floor first, then by balance."""
+        return self.index.held[row] >= self.floors[row], self.balances.of(row), row
+
+    def _serve(self, account: Account) -> bool:
+        """Start the first job of an account that can start; return whether one did."""
+        return any(self._try(account, head) for head in self.index.heads(self.snapshot, account, self.now))
+
+    def _try(self, account: Account, head: Head) -> bool:
+        index = self.index
+        shape = (head.gpus, head.per_node, head.model)
+        if shape not in self._no_room and head.gpus <= index.loose.total:
+            placement = index.free.find(*shape)
+            if placement is not None:
+                self._start(account, head, placement, Reason.STARTED_FREE)
+                return True
+            placement = self.reclaim.over_unallocated(head)
+            if placement is not None:
+                for run in unallocated_in_the_way(index, placement, ()):
+                    self._preempt(run, head.row, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0)
+                self._start(account, head, placement, Reason.STARTED_OVER_UNALLOCATED)
+                return True
+            self._no_room.add(shape)
+        taken = self.reclaim.from_others(account, head) or self.reclaim.own_swap(account, head)
+        if taken is None:
+            if self.context.explain and account.row not in self._told:
+                self._told.add(account.row)
+                self.waits[head.row] = self.reclaim.why_not(account, head, self._first)
+            return False
+        for run, reason, victim_balance, balance in taken.victims:
+            self._preempt(run, head.row, reason, victim_balance, balance)
+        self._start(account, head, taken.placement, taken.reason, protected=taken.protected)
+        return True
+
+    def _start(
+        self,
+        account: Account,
+        head: Head,
+        placement: tuple[tuple[int, int], ...],
+        reason: Reason,
+        *,
+        protected: bool = True,
+    ) -> None:
+        index, spec = self.index, self.snapshot.jobs.spec[head.row]
+        index.forget(self.snapshot, head.row)
+        until = self.now + spec.min_runtime if protected else 0
+        index.occupy(self.snapshot, head.row, placement, until, self.now)
+        index.dirty.add(head.row)
+        self.decisions.append(Start(head.row, placement, protected and spec.allocated, reason))
+        if spec.allocated:
+            # Entry charge: what the job is going to cost at least counts at once, or the first account
+            # would take every free device of a pass.
+            charge = spec.min_runtime * index.runs[head.row].weight
+            for row in self.tree.lineage[account.row]:
+                self.balances.usage[row] += charge
+            self.reclaim.holdings_changed()
+
+    def _preempt(self, run: Run, by: int, reason: Reason, victim_balance: float, balance: float) -> None:
+        index = self.index
+        index.forget(self.snapshot, run.row)
+        index.dirty.add(run.row)
+        self.decisions.append(Preempt(run.row, by, reason, victim_balance, balance))
+        self._no_room.clear()
+        self.reclaim.holdings_changed()
+
+    # -- 3. unallocated jobs ------------------------------------------------------------------------------
+
+    def _serve_unallocated(self) -> None:
+        index = self.index
+        waiting = [account.row for account in index.accounts.values() if account.spare.count]
+        if not waiting:
+            return
+        usage = self._unallocated_usage(waiting)
+        contest = Contest(self.tree, waiting, lambda row: (False, usage[row], row))
+        while index.free.total and (leaf := contest.first()) is not None:
+            account = index.accounts[leaf]
+            for head in index.spare_heads(account):
+                placement = index.free.find(head.gpus, head.per_node, head.model)
+                if placement is not None:
+                    self._start(account, head, placement, Reason.STARTED_UNALLOCATED)
+                    for row in self.tree.lineage[leaf]:
+                        usage[row] += index.runs[head.row].weight * self._share_unit(row)
+                    contest.moved(leaf)
+                    break
+                if self.context.explain:
+                    free = index.free.total
+                    self.waits[head.row] = Wait(Reason.WAIT_CAPACITY, head.gpus, free, 0, 0, ROOT)
+            else:
+                contest.close(leaf)
+
+    def _unallocated_usage(self, leaves: list[int]) -> list[float]:
+        """Return unallocated use over share per tree row, in window charge."""
+        policy, snapshot = self.snapshot.policy, self.snapshot
+        usage = [0.0] * len(self.tree)
+        for leaf in leaves:
+            used = snapshot.unallocated[leaf].windowed(self.now, policy.lookback, policy.taper)
+            for row in self.tree.lineage[leaf]:
+                usage[row] += used * self._share_unit(row)
+        return usage
+
+    def _share_unit(self, row: int) -> float:
+        return 1.0 / self.shares[row] if self.shares[row] > 0 else 1e9
+
+    # -- 4. why -------------------------------------------------------------------------------------------
+
+    def _standings(self) -> tuple[Standing, ...]:
+        index = self.index
+        rows = [
+            account.row
+            for account in index.accounts.values()
+            if account.queue.count
+            or account.spare.count
+            or index.held[account.row]
+            or index.unallocated[account.row]
+        ]
+        rows.sort(key=lambda leaf: [self._key(row) for row in self.tree.lineage[leaf]])
+        return tuple(
+            Standing(
+                row,
+                rank,
+                self.balances.of(row),
+                self.floors[row],
+                index.held[row],
+                index.unallocated[row],
+                index.accounts[row].queue.count,
+                index.accounts[row].queue.gpus,
+            )
+            for rank, row in enumerate(rows)
+        )
+
+    def _next_check(self) -> int:
+        """Return when a decision could change without an event: a protection ends, balances drift."""
+        if (
+            not any(account.queue.count for account in self.index.accounts.values())
+            and not self.index.troubled
+        ):
+            return 0
+        expiry = self.index.next_expiry()
+        soonest = min(expiry, self.now + _RECHECK) if expiry else self.now + _RECHECK
+        return max(soonest, self.now + SECOND)

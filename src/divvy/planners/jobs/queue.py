@@ -1,0 +1,112 @@
+"""Queued jobs of one account, in the account's own order.
+
+Order: priority, then the debug rule, then fair share between authors, then age. Jobs of one shape (rank,
+size, device model) are interchangeable for capacity, so a pass tries at most one job per shape: if the
+first does not fit, none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from divvy.fleet.job import JobSpec
+
+#: Order inside an account before authors and age: (-priority, not debug). Smaller goes first.
+Rank = tuple[int, bool]
+_Shape = tuple[int, bool, int, int, str]
+
+
+class Head(NamedTuple):
+    """The first job of a shape; heads sort in the account's order.
+
+    Attributes:
+        rank: Priority and debug rule.
+        author_usage: What its author has had lately; less goes first.
+        submitted: Age.
+        row: The job.
+        gpus: Devices it asks for.
+        per_node: Devices on each node, 0 for the planner's choice.
+        model: Device model, empty for any.
+    """
+
+    rank: Rank
+    author_usage: float
+    submitted: int
+    row: int
+    gpus: int
+    per_node: int
+    model: str
+
+
+class AccountQueue:
+    """The queue of one account; allocated and unallocated jobs have one each."""
+
+    __slots__ = ("_heads", "_members", "_shapes", "count", "gpus")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gpus = 0
+        self._members: dict[int, _Shape] = {}
+        self._shapes: dict[_Shape, dict[str, list[tuple[int, int]]]] = {}
+        self._heads: list[Head] | None = []
+
+    def __contains__(self, row: int) -> bool:
+        """Return whether a job is in the queue."""
+        return row in self._members
+
+    def rows(self) -> list[int]:
+        """Return all jobs, in no particular order."""
+        return list(self._members)
+
+    def add(self, row: int, spec: JobSpec, submitted: int, *, debug: bool) -> None:
+        """Enqueue a job."""
+        shape = (-spec.priority, not debug, spec.gpus, spec.per_node, spec.model)
+        self._members[row] = shape
+        self.count += 1
+        self.gpus += spec.gpus
+        authors = self._shapes.setdefault(shape, {})
+        heap = authors.setdefault(spec.author, [])
+        if not heap or (submitted, row) < heap[0]:
+            self._heads = None
+        heappush(heap, (submitted, row))
+
+    def remove(self, row: int, spec: JobSpec) -> None:
+        """Take a job out, wherever it stands."""
+        shape = self._members.pop(row)
+        self.count -= 1
+        self.gpus -= spec.gpus
+        authors = self._shapes[shape]
+        heap = authors[spec.author]
+        if heap[0][1] == row:
+            self._heads = None
+            # Jobs that left from the middle of a heap are dropped when they come to its top.
+            while heap and self._members.get(heap[0][1]) != shape:
+                heappop(heap)
+            if not heap:
+                del authors[spec.author]
+                if not authors:
+                    del self._shapes[shape]
+
+    def authors_changed(self) -> None:
+        """Forget the order: the usage of an author changed."""
+        self._heads = None
+
+    def ready(self) -> list[Head] | None:
+        """Return the first job of every shape as last computed, None if something changed since."""
+        return self._heads
+
+    def heads(self, usage: Mapping[str, float]) -> list[Head]:
+        """Compute, keep and return the first job of every shape, in the account's order."""
+        self._heads = sorted(self._first(shape, authors, usage) for shape, authors in self._shapes.items())
+        return self._heads
+
+    def authors(self) -> set[str]:
+        """Return the authors with queued jobs."""
+        return {author for authors in self._shapes.values() for author in authors}
+
+    @staticmethod
+    def _first(shape: _Shape, authors: dict[str, list[tuple[int, int]]], usage: Mapping[str, float]) -> Head:
+        share, (submitted, row) = min((usage[author], heap[0]) for author, heap in authors.items())
+        return Head(shape[:2], share, submitted, row, *shape[2:])
