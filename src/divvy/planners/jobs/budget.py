@@ -109,10 +109,8 @@ class _Pass:
     # -- 2. allocated jobs --------------------------------------------------------------------------------
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
-        if not self.context.explain and not self._supply():
-            # Nothing can be given: only own swaps remain, and nobody asked to be told why.
-            waiting = [account for account in waiting if self._may_swap(account)]
-        if not waiting:
+        if not self.context.explain and not self._supply() and not any(map(self._may_swap, waiting)):
+            # Nothing can be given or swapped, and nobody asked to be told why.
             return
         contest = Contest(self.tree, [account.row for account in waiting], self._key)
         leaf = contest.first()

@@ -85,7 +85,7 @@ class Reclaim:
         if index.loose.total == index.free.total:
             return None
         request = self._request(head)
-        if len(request.demands()) > 1:
+        if len(request.demands()) != 1:
             return index.loose.find(head.gpus, head.per_node, head.model)
         loose, free, gpus = index.loose.free, index.free.free, head.gpus
         best = min(

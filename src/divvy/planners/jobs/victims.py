@@ -32,7 +32,9 @@ class Request(NamedTuple):
     allowed: int
 
     def demands(self) -> list[int]:
-        """Return the devices needed per node, one entry a node, largest first."""
+        """Return the devices needed per node, one entry a node, largest first; nothing if no node would do."""
+        if self.size == 0:
+            return []
         if self.per_node and self.per_node < self.gpus:
             return [self.per_node] * (self.gpus // self.per_node)
         if self.gpus <= self.size:
@@ -66,6 +68,8 @@ class VictimSearch:
         used = 0
         slots: list[tuple[int, int]] = []
         demands = request.demands()
+        if not demands:
+            return None
         for gpus in sorted(set(demands), reverse=True):
             count = demands.count(gpus)
             choices = sorted(
