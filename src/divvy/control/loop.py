@@ -40,6 +40,7 @@ class Loop:
         publisher: Where readers look; None in simulation.
         act: False in shadow: plans are recorded and published, nothing is ordered.
         seed: Passed to the planner.
+        explain: Whether plans carry standings and waits.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Loop:
         *,
         act: bool = True,
         seed: int = 0,
+        explain: bool = True,
     ) -> None:
         self.state = state
         self._planner = planner
@@ -64,6 +66,7 @@ class Loop:
         self._publisher = publisher
         self._act = act
         self._seed = seed
+        self._explain = explain
         self.refused: list[Refusal] = []
 
     def step(self) -> Plan:
@@ -72,7 +75,7 @@ class Loop:
         happened = self._absorb(self._engine.poll())
         happened += self._absorb(self._intake.poll())
         now = self._clock.now()
-        plan = self._planner.plan(snapshot, Context(now, self._seed))
+        plan = self._planner.plan(snapshot, Context(now, self._seed, self._explain))
         if plan.version != snapshot.version:
             raise ConflictError.one(
                 "plan-stale", f"plan of version {plan.version}, state is at {snapshot.version}"

@@ -68,7 +68,7 @@ def replay(
     intake = TraceIntake(clock, workload)
     record = Recorder(workload, engine)
     state = FleetState(scenario.budget)
-    loop = Loop(state, planner, clock, engine, intake, record, seed=seed)
+    loop = Loop(state, planner, clock, engine, intake, record, seed=seed, explain=False)
     _drive(loop, clock, engine, intake, scenario, on_progress)
     record.close(clock.time)
     refused = tuple(f"{refusal.event}: {refusal.error}" for refusal in loop.refused)
