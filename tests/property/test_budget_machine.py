@@ -12,7 +12,16 @@ from divvy.control.loop import goes_back
 from divvy.control.state import FleetState
 from divvy.fleet.budget import read_budget
 from divvy.fleet.decision import Plan, Preempt, Start
-from divvy.fleet.event import BudgetChanged, NodeChanged, Placed, Started, Stopped, Stopping, Submitted, Withdrawn
+from divvy.fleet.event import (
+    BudgetChanged,
+    NodeChanged,
+    Placed,
+    Started,
+    Stopped,
+    Stopping,
+    Submitted,
+    Withdrawn,
+)
 from divvy.fleet.job import JobSpec, Phase, StopCause
 from divvy.fleet.node import Node, NodeState
 from divvy.planners.base import Context
@@ -27,12 +36,20 @@ def document(shares, floor):
     a, x, y, b, c = shares
     return {
         "policy": {"floor": floor, "lookback": "6h", "taper": "1h"},
-        "accounts": {"a": {"share": a, "x": {"share": x}, "y": {"share": y}}, "b": {"share": b}, "c": {"share": c}},
+        "accounts": {
+            "a": {"share": a, "x": {"share": x}, "y": {"share": y}},
+            "b": {"share": b},
+            "c": {"share": c},
+        },
     }
 
 
 class BudgetMachine(RuleBasedStateMachine):
-    @initialize(shares=SHARES, floor=st.sampled_from([0, 0.7, 1]), sizes=st.lists(st.sampled_from([2, 4]), min_size=1, max_size=4))
+    @initialize(
+        shares=SHARES,
+        floor=st.sampled_from([0, 0.7, 1]),
+        sizes=st.lists(st.sampled_from([2, 4]), min_size=1, max_size=4),
+    )
     def start(self, shares, floor, sizes):
         self.now = 0
         self.entries = []
@@ -75,7 +92,9 @@ class BudgetMachine(RuleBasedStateMachine):
     )
     def submit(self, account, author, gpus, min_runtime, resumable, priority, model, debug):
         self.count += 1
-        spec = JobSpec(f"j{self.count}", account, author, gpus, min_runtime, resumable, priority=priority, model=model)
+        spec = JobSpec(
+            f"j{self.count}", account, author, gpus, min_runtime, resumable, priority=priority, model=model
+        )
         self.state.apply(Submitted(self.now, spec, debug and min_runtime > 0))
 
     @rule(ahead=st.sampled_from([1, 1_000, 7 * MINUTE, HOUR, 5 * HOUR]))
@@ -85,7 +104,9 @@ class BudgetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.in_phase(Phase.RUNNING))
     @rule(data=st.data(), cause=st.sampled_from([StopCause.FINISHED, StopCause.FAILED]))
     def finish(self, data, cause):
-        self.state.apply(Stopped(self.now, data.draw(st.sampled_from(self.in_phase(Phase.RUNNING))), cause, requeue=False))
+        self.state.apply(
+            Stopped(self.now, data.draw(st.sampled_from(self.in_phase(Phase.RUNNING))), cause, requeue=False)
+        )
 
     @precondition(lambda self: self.in_phase(Phase.QUEUED))
     @rule(data=st.data())
@@ -101,7 +122,9 @@ class BudgetMachine(RuleBasedStateMachine):
         if to is NodeState.DOWN:
             jobs = self.state.snapshot.jobs
             for job in list(jobs.live):
-                if jobs.phase[job] in (Phase.RUNNING, Phase.STOPPING) and any(n == row for n, _ in jobs.placement[job]):
+                if jobs.phase[job] in (Phase.RUNNING, Phase.STOPPING) and any(
+                    n == row for n, _ in jobs.placement[job]
+                ):
                     spec = jobs.spec[job]
                     back = goes_back(spec, StopCause.NODE_LOST)
                     self.state.apply(Stopped(self.now, spec.id, StopCause.NODE_LOST, back))
@@ -190,10 +213,13 @@ class BudgetMachine(RuleBasedStateMachine):
             assert taken + gpus <= nodes.node[node].gpus, "over capacity"
             del taken
         for victim in victims:
-            freed = {n: g for n, g in jobs.placement[victim]}
+            freed = dict(jobs.placement[victim])
             assert any(n in freed for n, _ in start.placement), "a victim on another node"
             enough_without = all(
-                nodes.node[n].gpus - sum(g for p in running.values() for m, g in p if m == n) - freed.get(n, 0) >= gpus
+                nodes.node[n].gpus
+                - sum(g for p in running.values() for m, g in p if m == n)
+                - freed.get(n, 0)
+                >= gpus
                 for n, gpus in start.placement
             )
             assert not enough_without, "a victim that does not help"
@@ -203,7 +229,11 @@ class BudgetMachine(RuleBasedStateMachine):
         snapshot = self.state.snapshot
         jobs = snapshot.jobs
         started = {d.job for d in plan.decisions if isinstance(d, Start)}
-        waiting = {jobs.account[r] for r in jobs.live if jobs.phase[r] is Phase.QUEUED and r not in started and jobs.spec[r].allocated}
+        waiting = {
+            jobs.account[r]
+            for r in jobs.live
+            if jobs.phase[r] is Phase.QUEUED and r not in started and jobs.spec[r].allocated
+        }
         told = {jobs.account[row] for row, _ in plan.waits}
         assert waiting <= told, "an account waits without a reason"
         assert waiting <= {s.account for s in plan.standings}
@@ -215,7 +245,9 @@ class BudgetMachine(RuleBasedStateMachine):
             if isinstance(decision, Preempt):
                 self.state.apply(Stopping(self.now, spec.id, StopCause.PREEMPTED))
                 if quick:
-                    self.state.apply(Stopped(self.now, spec.id, StopCause.PREEMPTED, goes_back(spec, StopCause.PREEMPTED)))
+                    self.state.apply(
+                        Stopped(self.now, spec.id, StopCause.PREEMPTED, goes_back(spec, StopCause.PREEMPTED))
+                    )
                 else:
                     self.stopping.append(spec.id)
             else:
@@ -250,10 +282,12 @@ class BudgetMachine(RuleBasedStateMachine):
             open_ = sum(
                 (self.now - jobs.started[r]) * sum(g * nodes[n].weight for n, g in jobs.placement[r])
                 for r in jobs.live
-                if jobs.account[r] == leaf and jobs.spec[r].allocated and jobs.phase[r] in (Phase.RUNNING, Phase.STOPPING)
+                if jobs.account[r] == leaf
+                and jobs.spec[r].allocated
+                and jobs.phase[r] in (Phase.RUNNING, Phase.STOPPING)
             )
             assert snapshot.usage[leaf].total(self.now) == closed + open_
 
 
 TestBudget = BudgetMachine.TestCase
-TestBudget.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBudget.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

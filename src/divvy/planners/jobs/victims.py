@@ -32,7 +32,7 @@ class Request(NamedTuple):
     allowed: int
 
     def demands(self) -> list[int]:
-        """Return the devices needed per node, one entry a node, largest first; nothing if no node would do."""
+        """Return the devices needed per node, largest first; nothing if no node would do."""
         if self.size == 0:
             return []
         if self.per_node and self.per_node < self.gpus:
