@@ -1,6 +1,6 @@
 """The window formula against a direct sum over milliseconds."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divvy.fleet.usage import ChargeHistory
@@ -21,6 +21,7 @@ def weight(age, lookback, taper):
     return area(age + 1) - area(age)
 
 
+@settings(max_examples=1000)
 @given(CHANGES, st.integers(0, 60), st.integers(1, 40), st.data())
 def test_windowed_is_the_tapered_sum(changes, ahead, lookback, data):
     taper = data.draw(st.integers(0, lookback))

@@ -72,7 +72,7 @@ class ChargeHistory:
             now = self._value(at)[0]
         early = at - lookback
         late = early + taper
-        if late <= times[0]:
+        if late < times[0]:
             return float(now)
         low = self._low = self._seek(self._low, early)
         if not taper:
