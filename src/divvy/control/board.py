@@ -158,6 +158,8 @@ class Board:
         self.spare: dict[str, Lane] = {}
         self.running: dict[str, JobSight] = {}
         """Jobs with devices: promised, in use, or being left."""
+        self.unseen: dict[str, JobSight] = {}
+        """Jobs that are stored and that the scheduler has not seen yet."""
         self.waiting = 0
 
     def put(self, job: JobSight) -> None:
@@ -169,6 +171,8 @@ class Board:
         if is_waiting(job):
             self._lanes(job).setdefault(job.spec.account, Lane()).add(job)
             self.waiting += 1
+            if job.phase is None:
+                self.unseen[job.spec.id] = job
         else:
             self.running[job.spec.id] = job
 
@@ -181,6 +185,7 @@ class Board:
             del self.running[job]
             return
         self.waiting -= 1
+        self.unseen.pop(job, None)
         lanes = self._lanes(old)
         lane = lanes[old.spec.account]
         lane.remove(old)

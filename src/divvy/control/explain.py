@@ -74,7 +74,14 @@ def code_of(reason: Reason) -> str:
 
 
 def explain(
-    job: JobSight, view: View, board: Board, policy: Policy, history: Sequence[Happening], now: int
+    job: JobSight,
+    view: View,
+    board: Board,
+    policy: Policy,
+    history: Sequence[Happening],
+    now: int,
+    *,
+    private: bool = True,
 ) -> Explanation:
     """Return why a job waits, runs, or ended as it did.
 
@@ -85,9 +92,10 @@ def explain(
         policy: Settings in force.
         history: What happened to the job, oldest first.
         now: Present time, ms.
+        private: Whether the reader may see what the engine said about the job's own command.
     """
     if is_over(job):
-        found = _over(job, now)
+        found = _over(job, now, private=private)
     elif is_waiting(job):
         found = _waiting(job, view, board, policy, now)
     else:
@@ -98,7 +106,7 @@ def explain(
     for event in preemptions(history):
         found.reasons.append(Because(event.code, event.text))
         found.numbers.update(event.numbers)
-    found.history = lines(history)
+    found.history = lines(history, private=private)
     return found
 
 
@@ -275,10 +283,10 @@ def _running(job: JobSight, view: View, now: int) -> Explanation:
     )
 
 
-def _over(job: JobSight, now: int) -> Explanation:
+def _over(job: JobSight, now: int, *, private: bool) -> Explanation:
     state = job.label(now)
-    if job.note:
-        headline = Because("refused", job.note)
+    if job.note and not job.attempt:
+        headline = Because("refused", job.note if private else "the scheduler refused it")
     elif job.exit_code is not None and job.phase in (Phase.FINISHED, Phase.FAILED):
         headline = Because(state, f"it ended with exit code {job.exit_code}")
     else:

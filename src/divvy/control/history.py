@@ -38,9 +38,12 @@ _AVOID: Final = {
 }
 
 
-def lines(history: Iterable[Happening]) -> list[Line]:
-    """Return one sentence per event, oldest first."""
-    return [Line(at, event, _text(event, detail)) for at, event, detail, _seq in history]
+def lines(history: Iterable[Happening], *, private: bool = True) -> list[Line]:
+    """Return one sentence per event, oldest first; what an engine said about the command only if private."""
+    return [
+        Line(at, event, _text(event, detail if private else {**detail, "detail": "", "text": ""}))
+        for at, event, detail, _seq in history
+    ]
 
 
 def preemptions(history: Sequence[Happening]) -> list[Preempted]:
@@ -110,8 +113,8 @@ def _stopping(detail: Mapping[str, Any]) -> str:
 def _stopped(detail: Mapping[str, Any]) -> str:
     code = detail.get("exit_code")
     text = f"ended: {_cause(detail)}" + (f", exit code {code}" if code is not None else "")
-    if detail.get("note"):
-        text += f" ({detail['note']})"
+    if detail.get("detail"):
+        text += f" ({detail['detail']})"
     return text + ("; back in the queue" if detail.get("requeue") else "")
 
 
@@ -121,5 +124,6 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "started": lambda _detail: "began to run",
     "stopping": _stopping,
     "stopped": _stopped,
+    "refused": lambda detail: f"refused: {detail.get('text', '')}",
     "withdrawn": lambda _detail: "withdrawn from the queue",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
 from typing import Any, NamedTuple
 
 from divvy.fleet.account import ROOT, AccountTree
@@ -204,7 +205,9 @@ def _account(
     tree: AccountTree, row: int, seen: Standing | None, sums: list[int], owed: float, used: float
 ) -> AccountSight:
     if seen is not None:
-        balance, rank, floor = seen.balance, seen.rank, seen.floor
+        rank = seen.rank
+        balance = seen.balance if isfinite(seen.balance) else -1.0
+        floor = seen.floor if isfinite(seen.floor) else -1.0
     else:
         balance, rank, floor = (used / owed if owed > 0 else -1.0), -1, -1
     held, unallocated, waiting, waiting_gpus = sums

@@ -47,7 +47,9 @@ class JobRequest(Asked):
     warn_signal: str = Field(default="SIGUSR1", pattern=r"^SIG[A-Z0-9]{2,10}$")
     warn: _Word = Field(default="5s", description="Between the warning and TERM.")
     grace: _Word = Field(default="10s", description="Between TERM and KILL.")
-    memory_bytes: int = Field(default=0, ge=0, description="Limit where the machine permits one; 0 is none.")
+    memory_bytes: int = Field(
+        default=0, ge=0, le=1 << 50, description="Limit where the machine permits one; 0 is none."
+    )
 
 
 class BudgetRequest(Asked):
@@ -61,7 +63,7 @@ class BudgetRequest(Asked):
 class ShareRequest(Asked):
     """A new share of one account."""
 
-    share: float = Field(description="Percent of the parent.")
+    share: float = Field(allow_inf_nan=False, description="Percent of the parent.")
     reason: _Text
     version: int = Field(ge=0)
 

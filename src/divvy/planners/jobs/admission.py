@@ -166,15 +166,19 @@ class DebugAllowance:
         self._granted: dict[str, deque[tuple[int, int]]] = {}
         self._sum: dict[str, int] = {}
 
-    def grant(self, at: int, spec: JobSpec, policy: Policy) -> bool:
-        """Return whether the debug rule favours a job submitted at ``at`` (ms), and remember a yes."""
+    def allows(self, at: int, spec: JobSpec, policy: Policy) -> bool:
+        """Return whether the debug rule favours a job submitted at ``at`` (ms)."""
         if not 0 < spec.min_runtime <= policy.debug_max_min_runtime or spec.gpus > policy.debug_max_gpus:
             return False
         asked = spec.gpus * spec.min_runtime
-        if self.used(at, spec.author) + asked > policy.debug_gpu_time_per_day:
-            return False
-        self.remember(at, spec.author, asked)
-        return True
+        return self.used(at, spec.author) + asked <= policy.debug_gpu_time_per_day
+
+    def grant(self, at: int, spec: JobSpec, policy: Policy) -> bool:
+        """Return whether the debug rule favours a job submitted at ``at`` (ms), and remember a yes."""
+        allowed = self.allows(at, spec, policy)
+        if allowed:
+            self.remember(at, spec.author, spec.gpus * spec.min_runtime)
+        return allowed
 
     def remember(self, at: int, author: str, gpu_time: int) -> None:
         """Count a grant made at ``at`` (ms), such as one read back after a restart; times may not fall."""

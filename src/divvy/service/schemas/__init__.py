@@ -39,6 +39,7 @@ from divvy.service.schemas.journal import (
     PassView,
     StreamEvent,
     TokenCreated,
+    TokenRevoked,
     Tokens,
     TokenView,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "Status",
     "StreamEvent",
     "TokenCreated",
+    "TokenRevoked",
     "TokenView",
     "Tokens",
     "Totals",

@@ -48,6 +48,7 @@ class BudgetAccepted(Shape):
 
     schema_: Literal["divvy.budget.change/1"] = Field("divvy.budget.change/1", alias="schema")
     version: int = Field(description="The version that the change makes.")
+    pending: bool = Field(description="Stored, but the scheduler has not answered yet (status 202).")
     changes: list[BudgetChange]
 
 

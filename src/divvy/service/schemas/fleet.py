@@ -27,7 +27,7 @@ class DeviceView(Shape):
     index: int
     job: str | None
     account: str | None
-    state: str = Field(description="free, protected, interruptible, unallocated, draining or down.")
+    state: str = Field(description="free, protected, interruptible, unallocated, stopping, draining or down.")
     utilisation: float | None = Field(description="0 to 1, or null with the reason beside it; never a guess.")
     utilisation_reason: str | None
 

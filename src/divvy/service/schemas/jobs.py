@@ -10,7 +10,10 @@ from divvy.service.schemas.shape import AccountView, Aged, PlaceView, ReasonView
 
 
 class JobView(Shape):
-    """One job. ``argv``, ``cwd`` and ``env`` are null for everybody but its author, owners and admins."""
+    """One job. What its author wrote is for the author, owners of the account and administrators.
+
+    For everybody else ``name`` and ``note`` are empty and ``argv``, ``cwd`` and ``env`` are null.
+    """
 
     id: str
     name: str
@@ -43,6 +46,7 @@ class JobView(Shape):
     preemptions: int
     exit_code: int | None
     cause: str | None = Field(description="Why the last run ended; null before the first end.")
+    note: str = Field(description="What the scheduler or the engine said about its end; often empty.")
     argv: list[str] | None = None
     cwd: str | None = None
     env: dict[str, str] | None = None

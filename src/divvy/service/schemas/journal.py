@@ -91,6 +91,13 @@ class TokenCreated(TokenView):
     token: str
 
 
+class TokenRevoked(Shape):
+    """A token was revoked."""
+
+    schema_: Literal["divvy.token.revoked/1"] = Field("divvy.token.revoked/1", alias="schema")
+    id: str
+
+
 class StreamEvent(Shape):
     """Data of one server-sent event."""
 

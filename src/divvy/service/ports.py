@@ -1,0 +1,297 @@
+"""What the API needs of the rest: a store to read, an intake to write to, tokens; bootstrap gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from divvy.control.board import JobSight
+from divvy.control.token import TokenRow
+from divvy.errors import DivvyError
+from divvy.fleet.job import JobSpec, Phase
+
+
+class JobRecord(JobSight, Protocol):
+    """A stored job."""
+
+    @property
+    def number(self) -> int:
+        """Return its number; it grows with every submission."""
+
+    @property
+    def rate(self) -> int:
+        """Return the charge per ms of the present run; 0 where nothing runs."""
+
+    @property
+    def changed(self) -> int:
+        """Return the journal entry that changed it last; 0 while the loop has not seen it."""
+
+
+class LedgerLine(Protocol):
+    """A ledger entry; times are ms."""
+
+    @property
+    def account(self) -> str:
+        """Return the account that is charged."""
+
+    @property
+    def job(self) -> str:
+        """Return the job; empty for an adjustment by hand."""
+
+    @property
+    def attempt(self) -> int:
+        """Return the run of the job."""
+
+    @property
+    def started(self) -> int:
+        """Return the begin."""
+
+    @property
+    def ended(self) -> int:
+        """Return the end."""
+
+    @property
+    def gpus(self) -> int:
+        """Return the devices."""
+
+    @property
+    def weight(self) -> int:
+        """Return the charge per ms."""
+
+    @property
+    def charge(self) -> int:
+        """Return the charge."""
+
+    @property
+    def allocated(self) -> bool:
+        """Return whether it is charged to the budget."""
+
+    @property
+    def cause(self) -> str:
+        """Return ``occupancy`` or the cause of an adjustment."""
+
+
+class CapacityStep(Protocol):
+    """Healthy devices since an instant."""
+
+    @property
+    def at(self) -> int:
+        """Return since when, ms."""
+
+    @property
+    def gpus(self) -> int:
+        """Return the devices."""
+
+    @property
+    def rate(self) -> int:
+        """Return their charge per ms."""
+
+
+class BudgetRecord(Protocol):
+    """A version of the budget."""
+
+    @property
+    def version(self) -> int:
+        """Return its number."""
+
+    @property
+    def at(self) -> int:
+        """Return since when it holds, ms."""
+
+    @property
+    def author(self) -> str:
+        """Return who made it."""
+
+    @property
+    def reason(self) -> str:
+        """Return why."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the budget in its nested form."""
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """Return what it changed: path, from, to."""
+
+
+class PassRecord(Protocol):
+    """A journal entry without its body."""
+
+    @property
+    def seq(self) -> int:
+        """Return its number."""
+
+    @property
+    def at(self) -> int:
+        """Return its time, ms."""
+
+    @property
+    def version(self) -> int:
+        """Return the version of the state after it."""
+
+    @property
+    def events(self) -> int:
+        """Return how many events it holds."""
+
+
+class PublishedRow(Protocol):
+    """The newest published view, as text."""
+
+    @property
+    def at(self) -> int:
+        """Return its time, ms."""
+
+    @property
+    def text(self) -> str:
+        """Return the JSON document."""
+
+
+class Reader(Protocol):
+    """Reads the store; every method may be called from any thread."""
+
+    def job(self, name: str) -> JobRecord | None:
+        """Return a job, None where there is none of that id."""
+
+    def jobs(
+        self,
+        *,
+        phases: Iterable[Phase | None] | None = None,
+        account: str | None = None,
+        author: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[JobRecord]:
+        """Return jobs, newest first."""
+
+    def jobs_changed(self, after: int, newer_than: int) -> Sequence[JobRecord]:
+        """Return jobs changed after a journal entry, or with a greater number."""
+
+    def jobs_between(self, since: int, until: int) -> Sequence[JobRecord]:
+        """Return jobs that were queued or running at any time in a period."""
+
+    def count(self, phases: Iterable[Phase | None]) -> int:
+        """Return how many jobs are in these phases."""
+
+    def launch(self, name: str) -> dict[str, Any] | None:
+        """Return what a job runs (`LaunchSpec` as plain values)."""
+
+    def history(self, name: str) -> Sequence[tuple[int, str, dict[str, Any], int]]:
+        """Return what happened to a job, oldest first."""
+
+    def ledger(
+        self,
+        *,
+        account: str | None = None,
+        job_id: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> Sequence[LedgerLine]:
+        """Return ledger entries that touch a period."""
+
+    def capacity(self, since: int, until: int) -> Sequence[CapacityStep]:
+        """Return how the capacity changed in a period, beginning with what held at its start."""
+
+    def budgets(self) -> Sequence[BudgetRecord]:
+        """Return all versions of the budget, newest first."""
+
+    def budget(self, version: int | None = None) -> BudgetRecord | None:
+        """Return a version of the budget, by default the one in force."""
+
+    def passes(
+        self, *, before: int | None = None, limit: int = 100, decisions_only: bool = False
+    ) -> Sequence[PassRecord]:
+        """Return journal entries, newest first."""
+
+    def entry(self, seq: int) -> tuple[PassRecord, dict[str, Any]] | None:
+        """Return a journal entry and its body."""
+
+    def published(self, newer_than: int = -1) -> PublishedRow | None:
+        """Return the published view, None if its time is not newer."""
+
+
+class Stored(Protocol):
+    """A stored submission."""
+
+    @property
+    def job(self) -> str:
+        """Return the job's id."""
+
+    @property
+    def created(self) -> bool:
+        """Return False where the same submission was stored before."""
+
+
+class Result(Protocol):
+    """What the loop made of a request."""
+
+    @property
+    def fault(self) -> DivvyError | None:
+        """Return why it was refused."""
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Return what came of it."""
+
+
+class Intake(Protocol):
+    """Stores requests; what a method returns is durable before it returns."""
+
+    def submit(self, spec: JobSpec, start: Mapping[str, Any], *, debug: bool, actor: str) -> Stored:
+        """Store a job."""
+
+    def cancel(self, name: str, actor: str) -> int:
+        """Ask for the end of a job; return the number of the request, as the others do."""
+
+    def change_budget(self, document: Mapping[str, Any], reason: str, version: int, actor: str) -> int:
+        """Ask for a new budget version, made from ``version``."""
+
+    def drain(self, node: str, reason: str, actor: str) -> int:
+        """Ask that a node takes no more work."""
+
+    def undrain(self, node: str, actor: str) -> int:
+        """Ask that a node takes work again."""
+
+    def outcome(self, seq: int, timeout_seconds: float = 0) -> Result | None:
+        """Return what came of a request, None while the loop has not taken it."""
+
+
+class TokenStore(Protocol):
+    """Keeps tokens."""
+
+    def all(self) -> Sequence[TokenRow]:
+        """Return the tokens that were not revoked, oldest first."""
+
+    def add(self, token: TokenRow) -> None:
+        """Keep a token."""
+
+    def revoke(self, name: str, at: int) -> bool:
+        """Revoke a token (``at`` in ms); return whether one of that id was in force."""
+
+    def used(self, times: Mapping[str, int]) -> None:
+        """Note when tokens were used last, by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """Everything behind the API.
+
+    Attributes:
+        reader: The store.
+        intake: Where requests go.
+        tokens: Bearer tokens.
+        now: Wall clock, ms since the Unix epoch.
+        home: State directory, where the logs of jobs lie.
+        daemon_uid: User who runs the control plane; an administrator, as root is.
+        gauges: Further numbers for /metrics by name, such as sizes of files; cheap to ask for.
+    """
+
+    reader: Reader
+    intake: Intake
+    tokens: TokenStore
+    now: Callable[[], int]
+    home: Path
+    daemon_uid: int
+    gauges: Callable[[], Mapping[str, float]] = field(default=dict)
