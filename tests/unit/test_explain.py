@@ -20,7 +20,7 @@ def job(name, account="lab.vision", author="ada", gpus=4, min_runtime=HOUR, **fi
     asked = {key: fields.pop(key) for key in ("priority", "model", "resumable") if key in fields}
     spec = JobSpec(name, account, author, gpus, min_runtime, **asked)
     row = JobRow(
-        spec, 1, False, Phase.QUEUED, NOW - HOUR, NOW - HOUR, None, None, 0, (), 0, 0, 0, None, None, ""
+        spec, 1, False, Phase.QUEUED, NOW - HOUR, NOW - HOUR, None, None, 0, (), 0, 0, 0, None, None, "", 0
     )
     return replace(row, **fields)
 

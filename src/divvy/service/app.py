@@ -12,14 +12,14 @@ from fastapi import FastAPI
 
 import divvy
 from divvy.errors import DivvyError
-from divvy.service import problems, render
+from divvy.service import problems, render, web
 from divvy.service.answers import Rendered
 from divvy.service.context import Service
 from divvy.service.limits import Limits
 from divvy.service.metrics import Metrics
 from divvy.service.mirror import Mirror
 from divvy.service.ports import Backend
-from divvy.service.routers import budgets, decisions, fleet, jobs, logs, nodes, page, tokens
+from divvy.service.routers import budgets, decisions, fleet, jobs, logs, nodes, tokens
 from divvy.service.statements import Statements
 from divvy.service.submission import Submissions
 from divvy.service.tokens import TokenBook
@@ -43,7 +43,7 @@ def create_app(backend: Backend) -> FastAPI:
         tokens=TokenBook(backend.tokens),
         submissions=Submissions(backend.reader, backend.intake),
         statements=Statements(backend.reader),
-        metrics=Metrics(mirror, backend.now, backend.gauges),
+        metrics=Metrics(mirror, backend.now, backend.health),
         status=Rendered(mirror, lambda: render.status(mirror, backend.now())),
     )
     app = FastAPI(
@@ -57,8 +57,9 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens, page):
+    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens):
         app.include_router(part.router)
+    web.mount(app)
     problems.install(app)
     app.add_middleware(Limits, observe=service.metrics.observe)
     return app

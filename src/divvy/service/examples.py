@@ -119,6 +119,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "version": "0.1.0",
         **_AS_OF,
         "scheduler": "running",
+        "problem": "",
         "home": None,
     },
     "status": {

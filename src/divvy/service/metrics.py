@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from divvy.control.view import View
 from divvy.service.mirror import Mirror
+from divvy.service.ports import SchedulerHealth
 from divvy.units import HOUR, SECOND
 
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -27,14 +34,15 @@ class Metrics:
     Args:
         mirror: What the fleet looks like.
         now: Wall clock, ms.
-        gauges: Further numbers by name; cheap to ask for.
+        health: The scheduler's own word.
     """
 
     def __init__(
-        self, mirror: Mirror, now: Callable[[], int], gauges: Callable[[], Mapping[str, float]]
+        self, mirror: Mirror, now: Callable[[], int], health: Callable[[], SchedulerHealth | None]
     ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series per series, for the same story
         self._registry = CollectorRegistry()
-        self._registry.register(_Fleet(mirror, now, gauges))
+        self._registry.register(_Fleet(mirror, now, health))
         self._requests = Counter(
             "divvy_api_requests",
             "Requests answered.",
@@ -63,11 +71,11 @@ class _Fleet(Collector):
     """Gauges of the fleet."""
 
     def __init__(
-        self, mirror: Mirror, now: Callable[[], int], gauges: Callable[[], Mapping[str, float]]
+        self, mirror: Mirror, now: Callable[[], int], health: Callable[[], SchedulerHealth | None]
     ) -> None:
         self._mirror = mirror
         self._now = now
-        self._gauges = gauges
+        self._health = health
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families; what is not known yet is left out rather than zero."""
@@ -86,8 +94,6 @@ class _Fleet(Collector):
         yield _by("divvy_jobs", "Live jobs.", "state", states)
         waits = Tally(wait.reason.name.lower().replace("_", "-") for wait in view.waits.values())
         yield _by("divvy_jobs_waiting_by_reason", "Jobs that the last pass tried and left.", "reason", waits)
-        for name, value in sorted({**_numbers(self._mirror.extra), **self._gauges()}.items()):
-            yield _gauge(f"divvy_{name}", "Reported by the scheduler.", value)
 
 
 def _accounts(view: View) -> Iterator[Metric]:
@@ -142,10 +148,10 @@ def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric
     return family
 
 
-def _numbers(extra: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers among the members of the published document besides the view."""
-    return {
-        key: float(value)
-        for key, value in extra.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+def _scheduler(health: SchedulerHealth | None) -> Iterator[Metric]:
+    if health is None:
+        return
+    yield _gauge("divvy_scheduler_up", "Whether the scheduler decides.", float(health.state == "running"))
+    yield _gauge("divvy_pass_seconds", "How long the last pass took.", health.pass_ms / SECOND)
+    yield _gauge("divvy_journal_entries", "Number of the last journal entry.", health.seq)
+    yield _gauge("divvy_scheduler_restarts", "Starts after a failure, since `divvy up`.", health.restarts)

@@ -13,7 +13,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 from anyio.to_thread import run_sync
@@ -58,7 +58,6 @@ class _Batch:
 
     view: View | None = None
     devices: Mapping[str, Sequence[DeviceSight]] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
     jobs: Sequence[JobRecord] = ()
     budget: BudgetInForce | None = None
     changed: int = 0
@@ -83,8 +82,6 @@ class Mirror:
         self.board = Board()
         self.view: View | None = None
         self.devices: Mapping[str, Sequence[DeviceSight]] = {}
-        self.extra: Mapping[str, Any] = {}
-        """Members of the published document besides the view, such as the time that a pass took."""
         self.budget: BudgetInForce | None = None
         self.generation = 0
         """Grows with every change; what was rendered for one generation can be served again for it."""
@@ -105,7 +102,7 @@ class Mirror:
         if batch.budget is not None:
             self.budget = batch.budget
         if batch.view is not None:
-            self.view, self.devices, self.extra = batch.view, batch.devices, batch.extra
+            self.view, self.devices = batch.view, batch.devices
         self._changed_seen, self._number_seen, self._loaded = batch.changed, batch.number, True
         if batch.view is not None or batch.jobs or batch.budget is not None:
             self.generation += 1
@@ -210,20 +207,14 @@ class Mirror:
             node: [DeviceSight(*row) for row in rows]
             for node, rows in (document.get("devices") or {}).items()
         }
-        extra = {key: document[key] for key in document.keys() - _VIEW_KEYS}
         view = View.from_document(document)
-        return _Batch(view, devices, extra, jobs, budget, changed, number)
+        return _Batch(view, devices, jobs, budget, changed, number)
 
     def _read_budget(self) -> BudgetInForce | None:
         record = self._reader.budget()
         if record is None or (self.budget is not None and record.version == self.budget.record.version):
             return None
         return BudgetInForce(record, read_budget(record.document))
-
-
-_VIEW_KEYS: Final = frozenset(
-    {"version", "at", "planner", "nodes", "accounts", "waits", "authors", "devices"}
-)
 
 
 def starting() -> DivvyError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -274,6 +274,38 @@ class TokenStore(Protocol):
         """Note when tokens were used last, by id."""
 
 
+class SchedulerHealth(Protocol):
+    """The scheduler's own word on how it is."""
+
+    @property
+    def state(self) -> str:
+        """Return starting, running, stalled or stopped."""
+
+    @property
+    def at(self) -> int:
+        """Return when it said so, wall clock, ms."""
+
+    @property
+    def seq(self) -> int:
+        """Return its last journal entry."""
+
+    @property
+    def pass_ms(self) -> float:
+        """Return how long its last pass took."""
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong; empty when nothing is."""
+
+    @property
+    def restarts(self) -> int:
+        """Return how often it was started again after a failure."""
+
+
+def _unheard() -> SchedulerHealth | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """Everything behind the API.
@@ -282,10 +314,10 @@ class Backend:
         reader: The store.
         intake: Where requests go.
         tokens: Bearer tokens.
-        now: Wall clock, ms since the Unix epoch.
+        now: Clock of the control plane, ms since the Unix epoch.
         home: State directory, where the logs of jobs lie.
         daemon_uid: User who runs the control plane; an administrator, as root is.
-        gauges: Further numbers for /metrics by name, such as sizes of files; cheap to ask for.
+        health: The scheduler's own word, None where it never spoke; cheap to ask for.
     """
 
     reader: Reader
@@ -294,4 +326,4 @@ class Backend:
     now: Callable[[], int]
     home: Path
     daemon_uid: int
-    gauges: Callable[[], Mapping[str, float]] = field(default=dict)
+    health: Callable[[], SchedulerHealth | None] = _unheard

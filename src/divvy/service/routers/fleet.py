@@ -13,6 +13,7 @@ from divvy.service import schemas
 from divvy.service.answers import answer, dump
 from divvy.service.context import Anybody, Caller, Service, Shared
 from divvy.service.describe import answers
+from divvy.service.ports import SchedulerHealth
 from divvy.units import SECOND
 
 router = APIRouter(tags=["fleet"])
@@ -24,22 +25,31 @@ _HEARTBEAT_SECONDS: Final = 15.0
 
 @router.get("/v1/health", summary="Whether it works", **answers(schemas.Health, "health", anonymous=True))
 async def health(service: Shared, caller: Anybody) -> Response:
-    """Answer anybody; where nothing is stale the status is `ok`. Only administrators see the directory."""
-    view, now = service.mirror.view, service.now()
+    """Answer anybody; `ok` means that the scheduler decides. Callers who are known learn more."""
+    view, now, heard = service.mirror.view, service.now(), service.backend.health()
     age = None if view is None else max(now - view.at, 0) / SECOND
-    silent = age is not None and age > SILENT_SECONDS
+    scheduler = _scheduler(heard, age)
     known = caller is not None
     return answer(
         {
             "schema": "divvy.health/1",
-            "status": "starting" if age is None else "stale" if silent else "ok",
+            "status": {"running": "ok", "starting": "starting"}.get(scheduler, "stale"),
             "version": divvy.__version__,
             "as_of": view.at / SECOND if view is not None and known else None,
             "age_seconds": age if known else None,
-            "scheduler": "unknown" if age is None else "silent" if silent else "running",
+            "scheduler": scheduler,
+            "problem": heard.problem if heard is not None and known else "",
             "home": str(service.backend.home) if caller is not None and caller.admin else None,
         }
     )
+
+
+def _scheduler(heard: SchedulerHealth | None, age: float | None) -> str:
+    """Return how the scheduler is: its own word, unless what it published is too old to believe it."""
+    word = heard.state if heard is not None else "running" if age is not None else "starting"
+    if word == "running" and age is None:
+        return "starting"
+    return "silent" if word == "running" and age is not None and age > SILENT_SECONDS else word
 
 
 @router.get("/v1/status", summary="The fleet at a glance", **answers(schemas.Status, "status"))

@@ -17,7 +17,8 @@ class Health(Shape):
     version: str
     as_of: float | None
     age_seconds: float | None
-    scheduler: Literal["running", "silent", "unknown"]
+    scheduler: Literal["starting", "running", "stalled", "silent", "stopped"]
+    problem: str = Field(description="What keeps the scheduler from deciding; empty when nothing does.")
     home: str | None = Field(default=None, description="State directory; shown to administrators only.")
 
 
