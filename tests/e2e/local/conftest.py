@@ -22,9 +22,13 @@ from divvy.fleet.job import JobSpec, StopCause
 PATIENCE_SECONDS = 20.0
 
 
-class WallClock:
+class SteadyClock:
+    """As the live clock: it begins as the wall clock and never jumps, also across engines."""
+
+    OFFSET = time.time_ns() // 1_000_000 - time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
     def now(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self.OFFSET + time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class World:
@@ -46,7 +50,7 @@ class World:
             self.directory,
             self.detail,
             offer_slots("here", *self.shape),
-            WallClock(),
+            SteadyClock(),
             containment=self.containment,
             **self.options,
         )

@@ -148,7 +148,8 @@ def test_a_run_lost_while_nobody_watched_is_charged_to_its_last_sign_of_life(wor
     world.open()
     world.submit(world.order("j1"))
     stop = world.stopped("j1")
-    assert (stop.cause, stop.at) == (StopCause.NODE_LOST, sign)
+    assert stop.cause is StopCause.NODE_LOST
+    assert abs(stop.at - sign) <= 2
 
 
 def test_after_a_restart_of_the_machine_what_ran_is_lost(world):
@@ -253,7 +254,9 @@ def test_the_control_plane_may_be_killed_at_any_line(idle):
         assert len(world.starts(job)) == 1
         assert world.stdout(job) == "begun\n", point
         record = json.loads(world.file(job, "ended.json").read_text())
-        assert (world.starts(job)[0].at, stop.at) == (record["started_ms"], record["ended_ms"])
+        took = record["ended_steady_ms"] - record["started_steady_ms"]
+        assert stop.at - world.starts(job)[0].at == took
+        assert abs(stop.at - record["ended_ms"]) <= 2
         assert world.engine.pause_ms() is None
         assert not any(holding.job for holding in world.engine.holdings())
         world.close()
@@ -347,7 +350,7 @@ def test_many_jobs_survive_a_control_plane_that_is_killed_again_and_again(idle):
         order = json.loads(world.file(job, "order.json").read_text())
         record = json.loads(world.file(job, "ended.json").read_text())
         spans += [
-            (place, record["started_ms"], record["ended_ms"])
+            (place, record["started_steady_ms"], record["ended_steady_ms"])
             for _, places in order["devices"]
             for place in places
         ]

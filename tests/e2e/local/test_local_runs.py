@@ -136,9 +136,10 @@ def test_a_job_without_launch_details_fails_and_a_failing_store_does_not(world):
 
 
 def test_a_run_waits_until_its_victims_have_left(world):
-    world.sh("old", "trap '' TERM; while :; do sleep 0.05; done", gpus=3)
+    world.sh("old", "trap '' TERM; echo ready; while :; do sleep 0.05; done", gpus=3)
     world.launch("old")
     world.started("old")
+    world.until(lambda: "ready" in world.stdout("old"))
     world.job("new", "true", gpus=2)
     world.submit(Halt("old", 1, StopCause.PREEMPTED), world.order("new"))
     world.job("small", "true", gpus=1)

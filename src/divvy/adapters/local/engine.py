@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 from divvy.adapters.local import cgroup, outcome
 from divvy.adapters.local.backoff import Backoff
 from divvy.adapters.local.devices import Book, LocalNode, announce
+from divvy.adapters.local.moment import Timekeeper
 from divvy.adapters.local.order import Settings, read_assignment, run_key
-from divvy.adapters.local.runs import Shelf, Standing, boot_id
-from divvy.adapters.local.shim.main import steady_ms
+from divvy.adapters.local.runs import Shelf, Standing
+from divvy.adapters.local.shim.main import boot_id, steady_ms
 from divvy.adapters.local.starter import MachineError, Starter, SubmissionError
 from divvy.adapters.local.switchboard import Switchboard
 from divvy.control.launch import LaunchSpec
@@ -111,7 +112,7 @@ class LocalEngine:
         self._runs: dict[str, Run] = {}
         self._backoff = Backoff()
         self._told = False
-        self._boot = boot_id()
+        self._times = Timekeeper(clock, boot_id())
         self._switchboard = Switchboard(self.directory)
         if containment is None:
             gpus = any(device.minor >= 0 for node in nodes for device in node.devices)
@@ -202,7 +203,7 @@ class LocalEngine:
                 self._switchboard.connect(run.key, line)
             elif standing is Standing.LOST:
                 self._hold(run, Stage.SWEEPING)
-                run.lost_at = shelf.last_sign()
+                run.lost_at = self._times.of_file(shelf.last_sign())
             else:
                 shelf.unmark()
 
@@ -229,7 +230,7 @@ class LocalEngine:
             self._switchboard.connect(key, line)
             self._adopt(run, launch)
         elif standing is Standing.LOST:
-            self._lose(run, run.shelf.last_sign())
+            self._lose(run, self._times.of_file(run.shelf.last_sign()))
         elif standing is Standing.ENDED:
             self._report_end(run)
         elif asked is not None:
@@ -298,7 +299,7 @@ class LocalEngine:
         if run.stage is Stage.STARTING:
             run.stage = Stage.RUNNING
             self._backoff.worked()
-        self._events.append(Started(started["started_ms"], run.launch.job))
+        self._events.append(Started(self._times.of(started, "started"), run.launch.job))
 
     # -- ending ---------------------------------------------------------------------------------------
 
@@ -329,14 +330,14 @@ class LocalEngine:
             self._drop(run, None)
             return
         if ended["began"] and run.stage is not Stage.RUNNING:
-            self._events.append(Started(ended["started_ms"], run.launch.job))
+            self._events.append(Started(self._times.of(ended, "started"), run.launch.job))
         if ended["fault"] == outcome.ENGINE:
             run.asked = StopCause[ended["cause"]] if ended["cause"] else None
             self._fail(run, ended["message"])
             return
         self._backoff.worked()
-        order = run.shelf.order() or {}
-        self._drop(run, outcome.stopped(run.launch.spec, ended, order.get("memory_bytes", 0)))
+        at, order = self._times.of(ended, "ended"), run.shelf.order() or {}
+        self._drop(run, outcome.stopped(run.launch.spec, at, ended, order.get("memory_bytes", 0)))
 
     def _lose(self, run: Run, at: int) -> None:
         """The shim died without an end record: what it left must be gone before the devices are free."""
@@ -350,7 +351,7 @@ class LocalEngine:
         if order is not None and not run.shelf.sweep(order):
             return
         if run.launch is not None:
-            rebooted = (run.shelf.started() or {}).get("boot_id") != self._boot
+            rebooted = (run.shelf.started() or {}).get("boot_id") != self._times.boot
             self._drop(run, outcome.lost(run.launch.spec, run.lost_at, run.asked, rebooted=rebooted))
         elif self._told:  # no order claimed it
             self._drop(run, None)

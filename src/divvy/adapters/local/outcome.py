@@ -16,15 +16,15 @@ ENGINE: Final = "engine"
 JOB: Final = "job"
 
 
-def stopped(spec: JobSpec, ended: dict[str, Any], memory_bytes: int = 0) -> Stopped:
-    """Return the event that an end record means.
+def stopped(spec: JobSpec, at: int, ended: dict[str, Any], memory_bytes: int = 0) -> Stopped:
+    """Return the event that an end record means; `at` is its end in the state's time.
 
     A run that was told to leave ended for that cause, whatever its exit code; with one exception: a job
     that could not go back to the queue and exits with 0 while it is only being warned has finished.
     """
     cause = _cause(spec, ended)
     return Stopped(
-        int(ended["ended_ms"]),
+        at,
         spec.id,
         cause,
         goes_back(spec, cause),

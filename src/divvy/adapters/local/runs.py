@@ -168,11 +168,6 @@ class Shelf:
         return not strays and not members(groups) and remove_groups(groups)
 
 
-def boot_id() -> str:
-    """Return the name of this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
 def _spawn(directory: str, key: str, ear: int) -> int:
     """Start a shim, detached from this process, and return its process id.
 

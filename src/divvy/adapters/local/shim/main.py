@@ -63,7 +63,7 @@ class Shim:
         self.usage: Any = None
         self.rung_at_exit = Rung.RUN
         self.started_ms = 0
-        self.begun_at = 0
+        self.started_steady_ms = 0
         self.ladder = Ladder(order["warn_ms"], order["grace_ms"])
         self._inbox = b""
         self._to_notify = b""
@@ -101,14 +101,15 @@ class Shim:
         word = os.read(report, 8192)
         if word != READY:
             return _fault_of(word)
-        self.started_ms, self.begun_at = wall_ms(), steady_ms()
+        self.started_ms, self.started_steady_ms = wall_ms(), steady_ms()
         stat = read_stat(self.child)
         claim = {
             "started_ms": self.started_ms,
+            "started_steady_ms": self.started_steady_ms,
             "pid": self.child,
             "pid_ticks": stat.ticks if stat else 0,
             "shim_pid": os.getpid(),
-            "boot_id": _boot_id(),
+            "boot_id": boot_id(),
         }
         if not record.claim(STARTED, claim):
             sys.exit(
@@ -121,9 +122,8 @@ class Shim:
         if word:
             return _fault_of(word)
         if self.order["limit_ms"]:
-            self.ladder = Ladder(
-                self.order["warn_ms"], self.order["grace_ms"], self.begun_at + self.order["limit_ms"]
-            )
+            limit_at = self.started_steady_ms + self.order["limit_ms"]
+            self.ladder = Ladder(self.order["warn_ms"], self.order["grace_ms"], limit_at)
         return None
 
     def _open_log(self, name: str) -> int:
@@ -248,12 +248,14 @@ class Shim:
 
     def end(self, fault: Fault | None) -> None:
         """Write the end record, however long the disk refuses it, and remove the run's cgroups."""
-        elapsed = steady_ms() - self.begun_at if self.begun_at else 0
+        ended_steady_ms = steady_ms()
         document = {
             "began": fault is None,
             "started_ms": self.started_ms,
-            "ended_ms": self.started_ms + elapsed if self.begun_at else wall_ms(),
-            "wall_ms": wall_ms(),
+            "started_steady_ms": self.started_steady_ms,
+            "ended_ms": wall_ms(),
+            "ended_steady_ms": ended_steady_ms,
+            "boot_id": boot_id(),
             "status": self.status,
             "exit_code": (fault.exit_code or None) if fault else exit_code(self.status),
             "cause": self.ladder.cause,
@@ -326,7 +328,8 @@ def _fault_of(word: bytes) -> Fault:
     return Fault.decode(word) if word else Fault("engine", 0, "the process died before the command began")
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Return the name of this boot of the machine, in which `steady_ms` counts."""
     with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
         return file.read().strip()
 
