@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from copy import deepcopy
 from typing import Any
 
 ACCOUNTS = (
@@ -241,7 +240,7 @@ class FakeFleet:
                 "queued": len(self._waiting()),
                 "running": len(running),
             },
-            "nodes": deepcopy(self.nodes),
+            "nodes": self.nodes,
             "accounts": self.accounts(),
         }
 
