@@ -25,10 +25,10 @@ LEAVES = tuple(row[0] for row in ACCOUNTS if row[2])
 AUTHORS = ("ada", "bo", "chen", "dara", "eli")
 NAMES = ("train-vit-l", "sweep-17", "eval", "tokenise", "notebook", "map-fusion", "sft-7b", "reward-model")
 REASONS = {
-    "WAIT_BEHIND": "other jobs of the same account go first",
-    "WAIT_PROTECTED": "what could be taken back is still inside its minimum runtime",
-    "WAIT_CAPACITY": "too few devices are free or may be taken back now",
-    "WAIT_OVERSERVED": "its account has had more than its share, and nobody more over-served can yield",
+    "wait-behind": "other jobs of the same account go first",
+    "wait-protected": "what could be taken back is still inside its minimum runtime",
+    "wait-capacity": "too few devices are free or may be taken back now",
+    "wait-overserved": "its account has had more than its share, and nobody more over-served can yield",
 }
 
 
@@ -193,6 +193,7 @@ class FakeFleet:
             "preemptions": 0,
             "exit_code": None,
             "cause": None,
+            "note": "",
             "argv": ["python", "train.py", "--config", "large.yaml"],
             "cwd": "/home/ada/vision",
             "env": {},
@@ -269,7 +270,7 @@ class FakeFleet:
                     "owners": owners,
                     "rank": rank,
                     "balance": balance,
-                    "floor": int(0.7 * effective[path] * total) if leaf else None,
+                    "floor": round(0.7 * effective[path] * total, 2) if leaf else None,
                     "held": sum(device["state"] != "unallocated" for device in inside),
                     "unallocated": sum(device["state"] == "unallocated" for device in inside),
                     "waiting": len(waiting),
@@ -290,7 +291,7 @@ class FakeFleet:
         rows = []
         for position, job in enumerate(waiting):
             first = position == 0 or waiting[position - 1]["account"] != job["account"]
-            code = list(REASONS)[1 + position % 3] if first else "WAIT_BEHIND"
+            code = list(REASONS)[1 + position % 3] if first else "wait-behind"
             keys = (
                 "id",
                 "name",
@@ -396,7 +397,7 @@ class FakeFleet:
     def explain(self, job_id: str) -> dict[str, Any]:
         job = self.job(job_id)
         line = next((row for row in self.queue()["jobs"] if row["id"] == job_id), None)
-        headline = line["reason"] if line else {"code": "STARTED_FREE", "text": "started on free devices"}
+        headline = line["reason"] if line else {"code": "started-free", "text": "started on free devices"}
         account = next(row for row in self.accounts() if row["path"] == job["account"])
         ahead = [] if line is None else [self.jobs[name] for name in line["ahead"]]
         return {
@@ -405,7 +406,7 @@ class FakeFleet:
             "job": job_id,
             "state": job["state"],
             "headline": headline,
-            "reasons": [headline, {"code": "WAIT_CAPACITY", "text": REASONS["WAIT_CAPACITY"]}],
+            "reasons": [headline, {"code": "wait-capacity", "text": REASONS["wait-capacity"]}],
             "account": account,
             "ahead": [
                 {"id": j["id"], "account": j["account"], "gpus": j["gpus"], "why": "its account is owed more"}
@@ -499,7 +500,12 @@ class FakeFleet:
         entry = {"version": self.budget_version, "at": time.time(), "author": "ada", "reason": reason}
         self.versions.insert(0, {**entry, "changes": changes})
         self.touch()
-        return {"schema": "divvy.budget.change/1", "version": self.budget_version, "changes": changes}
+        return {
+            "schema": "divvy.budget.change/1",
+            "version": self.budget_version,
+            "pending": False,
+            "changes": changes,
+        }
 
     def history(self) -> dict[str, Any]:
         return {"schema": "divvy.budget.history/1", "versions": self.versions}

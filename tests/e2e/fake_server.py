@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
                     raise RefusedError(
                         404, "token-unknown", f"no token {name!r}", allowed=", ".join(fleet.tokens)
                     )
-                return {}
+                return {"schema": "divvy.token.revoked/1", "id": name}
             case "GET", "stream":
                 return self._stream
             case _:

@@ -222,6 +222,14 @@ def test_tokens_are_made_listed_and_revoked(divvy, home):
     assert divvy("token", "revoke", "t001").code == 5
 
 
+def test_the_page_is_found_and_signed_in(divvy, home):
+    assert divvy("page").code == 5
+    (home / "up.json").write_text('{"url": "http://127.0.0.1:8470"}')
+    assert divvy("page", "-q").out == "http://127.0.0.1:8470/#token=dvy_secret-shown-once\n"
+    assert json.loads(divvy("page", "--json").out)["token"] == "t002"
+    assert "divvy token revoke t003" in divvy("page").out
+
+
 def test_logs_go_where_the_job_wrote_them(divvy, home):
     ran = divvy("logs", "j00013")
     assert ran.out == "step 0: loss 2.500 é€\nstep 1: loss 1.250 é€\nstep 2: loss 0.833 é€\n"

@@ -159,7 +159,8 @@ def _version(client: Client, asked: int | None) -> int:
 def _say_changes(output: Output, answer: dict[str, Any]) -> None:
     if output.machine(answer, [answer["version"]]):
         return
-    output.screen.line(Span(f"budget version {answer['version']}", "bold"), " is recorded")
+    done = "is stored; the scheduler has not taken it up yet" if answer["pending"] else "is in force"
+    output.screen.line(Span(f"budget version {answer['version']}", "bold"), f" {done}")
     for change in answer["changes"]:
         output.screen.line("  ", _change(change))
     if not answer["changes"]:

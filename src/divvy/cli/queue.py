@@ -125,7 +125,7 @@ def _say_waiting(output: Output, answer: dict[str, Any]) -> None:
 
 def _brief(code: str) -> str:
     """Return a reason in a word or two, from its code."""
-    return code.removeprefix("WAIT_").replace("_", " ").lower()
+    return code.removeprefix("wait-").replace("-", " ")
 
 
 def _say_jobs(output: Output, answer: dict[str, Any]) -> None:

@@ -217,6 +217,7 @@ def _say_job(output: Output, job: dict[str, Any]) -> None:
         ("protected until", clock(job["protected_until_at"])),
         ("ran for", seconds(job["running_seconds"])),
         ("ended", clock(job["ended_at"]) + (f", {job['cause']}" if job["cause"] else "")),
+        ("note", job["note"] or NONE),
         ("exit code", NONE if job["exit_code"] is None else str(job["exit_code"])),
         ("command", "not shown to you" if job["argv"] is None else " ".join(job["argv"])),
         ("directory", job["cwd"] or NONE),

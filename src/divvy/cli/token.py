@@ -117,6 +117,5 @@ def revoke(
     """Revoke a token; it stops working at once."""
     answer = connect(server).delete("tokens", token)
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
-    document = answer or {"schema": "divvy.token.revoked/1", "id": token}
-    if not output.machine(document, [token]):
-        output.screen.line(token, " is revoked")
+    if not output.machine(answer, [answer["id"]]):
+        output.screen.line(answer["id"], " is revoked")

@@ -20,7 +20,7 @@ export function draw({ job, explanation }) {
     h(
       "header",
       { class: "drawer-head" },
-      h("div", {}, h("h2", { id: "drawer-title" }, job.id), chip(job.state), example(job.account)),
+      h("div", {}, h("h2", { id: "drawer-title" }, job.id), chip(job.state), example(job.name)),
       h("form", { method: "dialog" }, h("button", { class: "quiet", "aria-label": "Close" }, "Close")),
     ),
     h("p", { class: "dim" }, `${job.name || "unnamed"}, ${many(job.gpus, "device")}, by ${job.author}`),
@@ -92,6 +92,7 @@ function facts(job, explanation) {
     ["Ran for", duration(job.running_seconds)],
     ["Where", job.placement.map((place) => `${place.node} \u00d7${place.gpus}`).join(", ") || NONE],
     ["Preemptions", String(job.preemptions)],
+    ["Note", job.note || NONE],
     ["Exit code", job.exit_code === null ? NONE : String(job.exit_code)],
     ["Command", job.argv ? job.argv.join(" ") : "not shown to you"],
     ...Object.entries(explanation.numbers).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? NONE)]),

@@ -92,12 +92,8 @@ export function segments(label, choices, current, href) {
   );
 }
 
-/** Return whether an account is part of the sample organisation that `make up` starts with. */
-export function isExample(path) {
-  return /^example($|[.-])/.test(path);
-}
-
-/** Return the label of what is an example, or nothing. */
-export function example(path) {
-  return isExample(path) ? h("span", { class: "chip", "data-state": "example", title: "Part of the sample organisation" }, "example") : null;
+/** Return the label of what `divvy up --sample` made, known by its name; nothing for what is real. */
+export function example(name) {
+  if (!/^example\b/.test(name)) return null;
+  return h("span", { class: "chip", "data-state": "example", title: "Made by `divvy up --sample`" }, "example");
 }

@@ -92,7 +92,7 @@ function cellOf(label, content, kind = null) {
 function name(job, params) {
   return [
     h("a", { class: "id", href: link(params, { job: job.id }) }, job.id),
-    h("span", { class: "sub" }, job.name || NONE, " \u00b7 ", job.author),
+    h("span", { class: "sub" }, job.name.replace(/^example: /, "") || NONE, " \u00b7 ", job.author, " ", example(job.name)),
   ];
 }
 
@@ -106,7 +106,7 @@ function waitingTable(jobs, params) {
         { "data-key": job.id, "data-act": "open", "data-name": job.id },
         cellOf("Position", String(job.position), "num"),
         cellOf("Job", name(job, params)),
-        cellOf("Account", [account(job.account), example(job.account), job.state === "queued" ? null : h("span", { class: "sub" }, chip(job.state))]),
+        cellOf("Account", [account(job.account), job.state === "queued" ? null : h("span", { class: "sub" }, chip(job.state))]),
         cellOf("Devices", number(job.gpus), "num"),
         cellOf("Minimum", job.min_runtime_seconds ? duration(job.min_runtime_seconds) : "free", "num"),
         cellOf("Waiting", duration(job.waiting_seconds), "num"),
@@ -126,7 +126,7 @@ function jobsTable(jobs, params) {
         "tr",
         { "data-key": job.id, "data-act": "open", "data-name": job.id },
         cellOf("Job", name(job, params)),
-        cellOf("Account", [account(job.account), example(job.account)]),
+        cellOf("Account", account(job.account)),
         cellOf("State", chip(job.state)),
         cellOf("Devices", number(job.gpus), "num"),
         cellOf("Ran for", duration(job.running_seconds), "num"),

@@ -51,7 +51,7 @@ export const actions = {
     try {
       const answer = await call("PATCH", `/v1/budget/accounts/${encodeURIComponent(path)}`, { share, reason, version });
       box.close();
-      toast(`Recorded as budget version ${answer.version}`);
+      toast(answer.pending ? "Stored; the scheduler has not taken it up yet" : `Budget version ${answer.version} is in force`);
       refresh();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
