@@ -6,11 +6,11 @@ import fcntl
 import json
 import os
 import pty
+import resource
 import struct
 import subprocess
 import sys
 import termios
-import time
 from collections import Counter
 
 import pytest
@@ -226,7 +226,7 @@ def test_the_page_is_found_and_signed_in(divvy, home):
     assert divvy("page").code == 5
     (home / "up.json").write_text('{"url": "http://127.0.0.1:8470"}')
     assert divvy("page", "-q").out == "http://127.0.0.1:8470/#token=dvy_secret-shown-once\n"
-    assert json.loads(divvy("page", "--json").out)["token"] == "t002"
+    assert json.loads(divvy("page", "--json").out)["token_id"] == "t002"
     assert "divvy token revoke t003" in divvy("page").out
 
 
@@ -387,12 +387,15 @@ def test_client_verbs_import_nothing_heavy(home):
 
 
 def test_help_and_status_start_quickly(home):
+    """CPU time, so that the neighbours on a busy machine do not count; docs/adr/0041 has the wall clock."""
+
     def best(*args: str) -> float:
         times = []
         for _ in range(5):
-            begin = time.perf_counter()
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([sys.executable, "-m", "divvy", *args], capture_output=True, check=True)
-            times.append(time.perf_counter() - begin)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         return min(times)
 
     assert best("--help") < 0.25

@@ -34,10 +34,9 @@ def verb(
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(document, [document["url"]]):
         output.screen.line(Span(document["url"], "bold"))
-        until = f"works until {stamp(document['expires_at'])}"
-        output.screen.line(
-            Span(f"role {role.value}, {until}; end it with: divvy token revoke {document['token']}", "dim")
-        )
+        until = stamp(document["expires_at"])
+        how = f"divvy token revoke {document['token_id']}"
+        output.screen.line(Span(f"role {role.value}, works until {until}; end it with: {how}", "dim"))
     if open_it:
         webbrowser.open(document["url"])
 
@@ -55,7 +54,7 @@ def page_link(client: Client, role: str, expires_in: str) -> dict[str, Any]:
     return {
         "schema": "divvy.page/1",
         "url": f"{address}/#token={made['token']}",
-        "token": made["id"],
+        "token_id": made["id"],
         "expires_at": made["expires_at"],
     }
 
