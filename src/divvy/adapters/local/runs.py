@@ -104,6 +104,8 @@ class Shelf:
 
         The line is opened first: a shim that ends meanwhile has written its record before.
         """
+        if not self.path.exists():
+            return Standing.NEVER, -1
         line = self._dial()
         if line >= 0:
             return Standing.ALIVE, line

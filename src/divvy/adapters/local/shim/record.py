@@ -7,8 +7,8 @@ import os
 from typing import Any, Final
 
 #: Room kept for the end record, so that a disk that fills up during a run cannot swallow its exit code.
-RESERVED_BYTES: Final = 4096
-_LONGEST_MESSAGE: Final = 1500
+RESERVED_BYTES: Final = 8192
+_LONGEST_MESSAGE: Final = 500  # up to 12 bytes each in JSON
 
 
 def read(path: str) -> dict[str, Any] | None:
