@@ -8,8 +8,8 @@ its user's limit says; any later job may start now if it does not delay that.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from divvy.fleet.decision import Placement
 from divvy.fleet.job import JobSpec
@@ -20,6 +20,7 @@ from divvy.units import DAY
 ASSUMED_LIMIT: Final = DAY
 """Limit of a job whose user gave none, as a partition's default time does in Slurm."""
 _GONE: Final = 1 << 62
+_UNKNOWN: Final = -2
 
 
 def limit_of(spec: JobSpec) -> int:
@@ -47,13 +48,16 @@ class LimitQueue:
     where it was.
     """
 
-    __slots__ = ("_least", "_place", "_rows", "_width", "waiting")
+    __slots__ = ("_head", "_least", "_place", "_rows", "_width", "key", "shape", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Any, shape: Shape) -> None:
+        self.key = key
+        self.shape = shape
         self._width = 8
         self._least = [_GONE] * (2 * self._width)
         self._rows: list[int] = []
         self._place: dict[int, int] = {}
+        self._head = _UNKNOWN
         self.waiting = 0
 
     def add(self, row: int, limit: int) -> None:
@@ -67,13 +71,29 @@ class LimitQueue:
         if self._least[self._width + place] == _GONE:
             self.waiting += 1
         self._set(place, limit)
+        if self.waiting == 1 or (self._head != _UNKNOWN and row < self._head):
+            self._head = row
 
-    def remove(self, row: int) -> None:
-        """Take a row out of the queue, if it is in it."""
+    def remove(self, row: int) -> bool:
+        """Take a row out of the queue; return whether it was in it."""
         place = self._place.get(row)
-        if place is not None and self._least[self._width + place] != _GONE:
-            self.waiting -= 1
-            self._set(place, _GONE)
+        if place is None or self._least[self._width + place] == _GONE:
+            return False
+        self.waiting -= 1
+        self._set(place, _GONE)
+        if row == self._head:
+            self._head = _UNKNOWN
+        return True
+
+    def shortest(self) -> int:
+        """Return the least limit in the queue, more than any limit where it is empty."""
+        return self._least[1]
+
+    def head(self) -> int:
+        """Return the first row; somebody waits."""
+        if self._head == _UNKNOWN:
+            self._head = self.first()
+        return self._head
 
     def first(self, limit: int = _GONE - 1) -> int:
         """Return the first row whose limit is at most ``limit``, -1 where there is none."""
@@ -146,16 +166,6 @@ class Timeline:
                 ends = self._ends[node]
                 del ends[bisect_left(ends, (end, row, gpus))]
 
-    def free_from(self, node: int, free: int, needed: int, now: int) -> int:
-        """Return when a node will have ``needed`` devices free; `_GONE` for never."""
-        if free >= needed:
-            return now
-        for end, _, gpus in self._ends[node] if node < len(self._ends) else ():
-            free += gpus
-            if free >= needed:
-                return max(end, now + 1)
-        return _GONE
-
     def free_at(self, node: int, free: int, at: int) -> int:
         """Return the devices free on a node at a time."""
         for end, _, gpus in self._ends[node] if node < len(self._ends) else ():
@@ -166,27 +176,17 @@ class Timeline:
 
     def reserve(self, shape: Shape, nodes: Sequence[Node], room: FreeMap, now: int) -> Reservation | None:
         """Return the earliest reservation for a blocked gang; None where no end of a run makes room."""
-        size = room.node_size(shape.model)
-        if shape.per_node and shape.per_node < shape.gpus:
-            parts = [shape.per_node] * (shape.gpus // shape.per_node)
-        elif shape.gpus <= size:
-            parts = [shape.gpus]
-        else:
-            count, rest = divmod(shape.gpus, size) if size else (0, 0)
-            parts = [size] * count + ([rest] if rest else [])
-        usable = [
-            row
-            for row, node in enumerate(nodes)
-            if node.state is NodeState.UP and shape.model in ("", node.model)
-        ]
         at = now
         held: list[tuple[int, int]] = []
-        for needed in dict.fromkeys(parts):
+        for needed, count in _parts(shape, room.node_size(shape.model)):
             taken = {row for row, _ in held}
-            times = sorted(
-                (self.free_from(row, room.free[row], needed, now), row) for row in usable if row not in taken
-            )[: parts.count(needed)]
-            if len(times) < parts.count(needed) or times[-1][0] == _GONE:
+            usable = [
+                row
+                for row, node in enumerate(nodes)
+                if node.state is NodeState.UP and shape.model in ("", node.model) and row not in taken
+            ]
+            times = self._earliest(needed, count, usable, room.free, now)
+            if len(times) < count:
                 return None
             at = max(at, times[-1][0])
             held += [(row, needed) for _, row in times]
@@ -196,8 +196,42 @@ class Timeline:
             at, tuple((row, self.free_at(row, room.free[row], at) - needed) for row, needed in held)
         )
 
+    def _earliest(
+        self, needed: int, count: int, rows: Sequence[int], free: Sequence[int], now: int
+    ) -> list[tuple[int, int]]:
+        """Return (time, node) of the nodes that first have ``needed`` devices free, soonest first."""
+        found: list[tuple[int, int]] = []
+        worst, none = _GONE, ()
+        for row in rows:
+            there = free[row]
+            if there >= needed:
+                insort(found, (now, row))
+            else:
+                for end, _, gpus in self._ends[row] if row < len(self._ends) else none:
+                    if end >= worst:
+                        break
+                    there += gpus
+                    if there >= needed:
+                        insort(found, (end if end > now else now + 1, row))
+                        break
+            if len(found) > count:
+                found.pop()
+            if len(found) == count:
+                worst = found[-1][0]
+        return found
 
-def fitting(shapes: Sequence[Shape], nodes: Sequence[Node]) -> dict[Shape, bool]:
+
+def _parts(shape: Shape, size: int) -> list[tuple[int, int]]:
+    """Return what a gang needs as (devices on a node, nodes); ``size`` is the largest node's."""
+    if shape.per_node and shape.per_node < shape.gpus:
+        return [(shape.per_node, shape.gpus // shape.per_node)]
+    if shape.gpus <= size:
+        return [(shape.gpus, 1)]
+    count, rest = divmod(shape.gpus, size) if size else (0, 0)
+    return [part for part in ((size, count), (rest, 1 if rest else 0)) if part[1]]
+
+
+def fitting(shapes: Iterable[Shape], nodes: Sequence[Node]) -> dict[Shape, bool]:
     """Return which shapes the empty fleet in service could hold."""
     empty = FreeMap(nodes, [node.gpus if node.state is NodeState.UP else 0 for node in nodes])
     return {shape: empty.find(*shape) is not None for shape in shapes}

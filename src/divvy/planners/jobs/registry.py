@@ -8,10 +8,12 @@ from typing import Final
 from divvy.errors import NotFoundError
 from divvy.planners.base import JobPlanner
 from divvy.planners.jobs.budget import BudgetPlanner
+from divvy.planners.jobs.fairshare import FairsharePlanner
 from divvy.planners.jobs.fifo import FifoPlanner
 
 PLANNERS: Final[dict[str, Callable[[], JobPlanner]]] = {
     "budget": BudgetPlanner,
+    "fairshare": FairsharePlanner,
     "fifo": FifoPlanner,
 }
 
