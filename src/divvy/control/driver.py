@@ -62,6 +62,20 @@ class Outlet(Protocol):
         """Return how long until something is due."""
 
 
+class Sleeper(Protocol):
+    """How the driver sleeps."""
+
+    @property
+    def stopped(self) -> bool:
+        """Return whether somebody asked for the end."""
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep at most so long; return whether something happened that a pass should see."""
+
+    def rest(self, seconds: float) -> None:
+        """Sleep so long whatever happens; only a call to end cuts it short."""
+
+
 class Driver:
     """Runs a loop until it is told to stop.
 
@@ -71,7 +85,8 @@ class Driver:
         requests: Its intake.
         outlet: Its publisher.
         clock: Its clock.
-        wait: Sleeps at most so many seconds; returns True when something happened that a pass should see.
+        sleeper: Sleeps; a request or the engine may wake it.
+        engine_pause: Returns after how many ms the engine wants to be asked again; None: it will call.
         report: Receives the present problem (empty: none) and the duration of the last pass in ms.
         housekeep: Does a small piece of work on old data, at the given time, when there is nothing else.
     """
@@ -83,31 +98,32 @@ class Driver:
         requests: Requests,
         outlet: Outlet,
         clock: Clock,
-        wait: Callable[[float], bool],
+        sleeper: Sleeper,
+        engine_pause: Callable[[], int | None],
         report: Callable[[str, float], None],
-        housekeep: Callable[[int], None],
+        housekeep: Callable[[int], object],
     ) -> None:
         self._loop = loop
         self._record = record
         self._requests = requests
         self._outlet = outlet
         self._clock = clock
-        self._wait = wait
+        self._sleeper = sleeper
+        self._engine_pause = engine_pause
         self._report = report
         self._housekeep = housekeep
         self._problem = ""
         self._pass_ms = 0.0
         self._next_check = 0
-        self.stopping = False
 
     def run(self) -> None:
-        """Run passes until `stopping` is set.
+        """Run passes until the sleeper is told to stop.
 
         Raises:
             ConflictError: If another loop has taken over the database.
         """
         self._attempt(self._loop.recover)
-        while not self.stopping:
+        while not self._sleeper.stopped:
             if self._problem:
                 self._attempt(self._resume)
             else:
@@ -166,15 +182,18 @@ class Driver:
     def _sleep(self) -> None:
         """Sleep until there is a reason for a pass; meanwhile publish what is due."""
         if self._problem:
-            self._wait(_RETRY_SECONDS)
+            self._sleeper.rest(_RETRY_SECONDS)
             return
         limit = time.monotonic() + LONGEST_SLEEP_SECONDS
         if self._next_check:
             wanted = (self._next_check - self._clock.now()) / 1000
             limit = min(limit, time.monotonic() + max(wanted, _SHORTEST_SLEEP_SECONDS))
-        while not self.stopping:
+        pause_ms = self._engine_pause()
+        if pause_ms is not None:
+            limit = min(limit, time.monotonic() + max(pause_ms / 1000, _SHORTEST_SLEEP_SECONDS))
+        while not self._sleeper.stopped:
             left = limit - time.monotonic()
-            if self._wait(max(min(left, self._outlet.due_seconds()), 0.0)):
+            if self._sleeper.wait(max(min(left, self._outlet.due_seconds()), 0.0)):
                 return
             self._outlet.tick()
             if limit - time.monotonic() <= 0:

@@ -16,7 +16,6 @@ from divvy.adapters.store.intake import IntakeWriter
 from divvy.adapters.store.journal import StoreJournal
 from divvy.adapters.store.reader import Reader
 from divvy.adapters.store.schema import prepare
-from divvy.control.drains import DrainKeeper
 from divvy.control.loop import Loop, goes_back
 from divvy.control.ports import Launch
 from divvy.fleet.budget import read_budget
@@ -72,11 +71,11 @@ class PretendEngine:
         self.reported = set()
         self.news = []
 
-    def connect(self):
-        """A new control plane: nothing was told to it yet."""
+    def connect(self, known):
+        """A new control plane: nothing was told to it yet, and it knows these nodes."""
         self.told = []
         self.reported = set()
-        self.news = [NodeChanged(self.clock(), Node(name, gpus)) for name, gpus in self.nodes]
+        self.news = [NodeChanged(self.clock(), Node(*node)) for node in self.nodes if node[0] not in known]
 
     def submit(self, orders):
         for order in orders:
@@ -132,14 +131,15 @@ class World:
         """Begin as a new process would, knowing only the store and the engine."""
         tenure = archive.take_over(self.database, "test")
         self.time = max(self.time, tenure.at)
-        holder = SimpleNamespace(journal=None)
-        loaded = archive.load(self.database, lambda entry: holder.journal.charge(entry))  # noqa: PLW0108 - made below
+        charges = []
+        loaded = archive.load(self.database, charges.append)
         self.state = loaded.state
         version = self.reader.budget().version
         self.inbox = Inbox(self.database, self.state, self.now, version)
-        self.journal = holder.journal = StoreJournal(
+        self.journal = StoreJournal(
             self.database,
             self.inbox,
+            charges,
             "tiny",
             7,
             stamp=lambda: (self.time, "boot", self.time),
@@ -147,10 +147,11 @@ class World:
             since_base=loaded.since_base,
             term=tenure.term,
         )
-        self.engine.connect()
+        self.engine.connect(self.state.snapshot.nodes.row)
         clock = SimpleNamespace(now=self.now)
-        keeper = DrainKeeper(self.engine, self.state)
-        self.loop = Loop(self.state, TinyPlanner(), clock, keeper, self.inbox, self.journal, None, seed=7)
+        self.loop = Loop(
+            self.state, TinyPlanner(), clock, self.engine, self.inbox, self.journal, None, seed=7
+        )
         self.loop.recover()
 
     def step(self, times=1):

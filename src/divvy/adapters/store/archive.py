@@ -144,6 +144,15 @@ def bounds(database: Database) -> tuple[int, int]:
     return int(first) + 1, int(last)
 
 
+def recent_pass(database: Database, count: int) -> int:
+    """Return the number of the oldest of the last so many entries with a plan; 0 if there is none."""
+    query = (
+        sa.select(journal.c.seq).where(journal.c.planner != "").order_by(journal.c.seq.desc()).limit(count)
+    )
+    with database.read() as connection:
+        return min(connection.execute(query).scalars(), default=0)
+
+
 def steps(database: Database, *, after: int, until: int | None = None) -> Iterator[Step]:
     """Yield entries and compactions in order, a page at a time.
 

@@ -17,7 +17,6 @@ import structlog
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.rows import dump
 from divvy.adapters.store.tables import history, intake, job
-from divvy.control.drains import DRAINED_BY
 from divvy.control.state import FleetState, with_node_state
 from divvy.errors import ConflictError, DivvyError, UnavailableError
 from divvy.fleet.event import Adjusted, BudgetChanged, Event, Stopping, Submitted, Withdrawn, from_document
@@ -154,7 +153,7 @@ class Inbox:
         if kind == "budget":
             return self._budget(document, actor)
         if kind == "drain":
-            cause = f"{DRAINED_BY}{actor}: {document['reason']}"
+            cause = f"drained by {actor}: {document['reason']}"
             return self._node(str(document["node"]), NodeState.DRAINING, cause)
         if kind == "undrain":
             return self._node(str(document["node"]), NodeState.UP, "")

@@ -74,6 +74,7 @@ class StoreJournal:
     Args:
         database: The store.
         inbox: Knows which events came from which request.
+        charges: Ledger entries that the state has closed; taken from here with the events that closed them.
         planner: Name of the planner, recorded with its plans.
         seed: What the planner is given.
         stamp: Tells the loop's clock, the boot of the machine and the ms since it, for the next start.
@@ -86,6 +87,7 @@ class StoreJournal:
         self,
         database: Database,
         inbox: Inbox,
+        charges: list[LedgerEntry],
         planner: str,
         seed: int,
         *,
@@ -101,7 +103,7 @@ class StoreJournal:
         self._stamp = stamp
         self._term = term
         self._pending: deque[_Append | _Base] = deque()
-        self._charges: list[LedgerEntry] = []
+        self._charges = charges
         self.seq = seq
         self.since_base = since_base
 
@@ -109,10 +111,6 @@ class StoreJournal:
     def behind(self) -> int:
         """Return how many entries wait in memory because they could not be written."""
         return len(self._pending)
-
-    def charge(self, entry: LedgerEntry) -> None:
-        """Take a ledger entry that the state closed; it is written with the events that closed it."""
-        self._charges.append(entry)
 
     def append(self, events: Sequence[Event], plan: Plan | None, snapshot: Snapshot) -> None:
         """Record a pass.

@@ -21,9 +21,8 @@ def prepare(database: Database) -> None:
     """Create or migrate the schema, in one transaction.
 
     Raises:
-        UnavailableError: If the database cannot be written, is damaged, or is of a newer Divvy.
+        UnavailableError: If the database cannot be written or is of a newer Divvy.
     """
-    check(database)
     with database.write() as connection:
         present = revision(connection)
         if present == HEAD:

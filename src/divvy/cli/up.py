@@ -1,0 +1,171 @@
+"""divvy up: start the control plane on this machine."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from divvy.adapters.store import archive
+from divvy.adapters.store.database import Database
+from divvy.adapters.store.reader import Reader
+from divvy.bootstrap import LiveSettings, default_database, default_home, offered_nodes, open_store
+from divvy.cli.render import Screen, Span
+from divvy.cli.sample import SAMPLE_BUDGET, SAMPLE_SHAPE, SampleJobs
+from divvy.errors import InputError
+from divvy.fleet.budget import Budget, parse_budget, read_budget
+from divvy.planners.jobs import registry
+from divvy.service.child import Orders
+from divvy.service.home import (
+    listen_on_path,
+    listen_on_port,
+    make_home,
+    sole_control_plane,
+    url_of,
+    write_address,
+)
+from divvy.service.supervisor import Child, Supervisor, python
+from divvy.units import parse_duration
+
+_FIRST_BUDGET: Final = {"accounts": {"default": {"share": 100}}}
+
+
+def verb(
+    sample: bool = typer.Option(False, "--sample", help="Begin with a sample organisation and short jobs."),
+    host: str = typer.Option("127.0.0.1", "--host", help="Address to listen on."),
+    port: int = typer.Option(8470, "--port", min=0, max=65_535, help="Port to listen on; 0 takes any."),
+    home: Path | None = typer.Option(None, "--home", help="State directory. [$DIVVY_HOME]"),
+    database: str = typer.Option("", "--database", envvar="DIVVY_DATABASE", help="postgresql+psycopg://..."),
+    budget: Path | None = typer.Option(None, "--budget", help="Budget of a new state directory (TOML)."),
+    nodes: str = typer.Option("", "--nodes", help="Offer this machine as KxM: K nodes of M devices."),
+    slots: int = typer.Option(0, "--slots", min=0, help="Offer so many CPU slots, whatever GPUs there are."),
+    policy: str = typer.Option("budget", "--policy", help="Planner."),
+    keep: str = typer.Option("90d", "--keep", help="How long jobs that are over stay readable."),
+    keep_journal: str = typer.Option("14d", "--keep-journal", help="How long passes can be re-run."),
+    trust_wall_clock: bool = typer.Option(
+        False, "--trust-wall-clock", help="Take the wall clock, though it was set since the last run."
+    ),
+    no_browser: bool = typer.Option(False, "--no-browser", help="Do not open the page in a browser."),
+) -> None:
+    """Start the control plane on this machine: scheduler, API and page. It runs until Ctrl-C or SIGTERM.
+
+    Jobs that run then go on, and the next `divvy up` takes them over.
+    """
+    began = time.monotonic()
+    root = (home or default_home()).absolute()
+    shape = nodes or (str(slots) if slots else "") or (SAMPLE_SHAPE if sample else "")
+    settings = LiveSettings(
+        home=str(root),
+        database=database or default_database(root),
+        policy=registry.create(policy).name,
+        shape=shape,
+        slots=bool(slots),
+        keep_jobs_days=_days("--keep", keep),
+        keep_journal_days=_days("--keep-journal", keep_journal),
+        trust_wall_clock=trust_wall_clock,
+    )
+    offered_nodes(
+        shape, slots=settings.slots
+    )  # a shape that is not to be had is refused before anything else
+    wanted = _read_budget(budget, sample=sample)
+    screen = Screen(sys.stderr)
+    os.umask(0o077)
+    make_home(root)
+    with ExitStack() as stack:
+        stack.enter_context(sole_control_plane(root))
+        _found(settings, wanted, screen)
+        web = stack.enter_context(closing(listen_on_port(host, port)))
+        local = stack.enter_context(closing(listen_on_path(root / "socket")))
+        url = url_of(web)
+        write_address(root, url)
+        sockets = (web.fileno(), local.fileno())
+        children = [
+            Child("loop", python("divvy.service.loop_process"), Orders(settings)),
+            Child("api", python("divvy.service.api_process"), Orders(settings, sockets)),
+        ]
+        samples = SampleJobs(root / "socket") if sample else None
+
+        def ready() -> None:
+            _announce(screen, settings, url, time.monotonic() - began)
+            if samples is not None:
+                samples.start()
+            if not no_browser:
+                _open_browser(url)
+
+        Supervisor(children, root / "logs", lambda line: screen.line(Span(line, "yellow"))).run(ready)
+        screen.line("stopped; jobs that run go on, and the next `divvy up` takes them over")
+
+
+def _days(option: str, text: str) -> float:
+    try:
+        return parse_duration(text) / parse_duration("1d")
+    except ValueError as error:
+        raise InputError.one("duration", str(error), path=option) from error
+
+
+def _read_budget(path: Path | None, *, sample: bool) -> tuple[Budget, str]:
+    """Return the budget that a new state directory begins with, and where it comes from."""
+    if path is None:
+        document = SAMPLE_BUDGET if sample else _FIRST_BUDGET
+        return read_budget(document), "the sample organisation" if sample else "one account, default"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError.one(
+            "budget-unreadable", f"cannot read {path} ({error})", path="--budget", fix="name a TOML file"
+        ) from error
+    return parse_budget(text, str(path)), str(path)
+
+
+def _found(settings: LiveSettings, wanted: tuple[Budget, str], screen: Screen) -> None:
+    """Write the first budget into a new store; say so if an old one holds another than the file."""
+    budget, source = wanted
+    with closing(_Store(settings.database)) as store:
+        if archive.is_new(store.database):
+            author = pwd.getpwuid(os.geteuid()).pw_name
+            archive.found(store.database, budget, time.time_ns() // 1_000_000, author, f"divvy up: {source}")
+            return
+        held = Reader(store.database).budget()
+        if held is not None and source.endswith(".toml") and held.document != budget.to_document():
+            screen.line(
+                Span(
+                    f"{source} is not used: version {held.version} of the budget is in force here "
+                    f"(`divvy budget set {source}` makes it the next one)",
+                    "yellow",
+                )
+            )
+
+
+class _Store:
+    def __init__(self, url: str) -> None:
+        self.database: Database = open_store(url, verify=True)
+
+    def close(self) -> None:
+        self.database.dispose()
+
+
+def _announce(screen: Screen, settings: LiveSettings, url: str, seconds: float) -> None:
+    home = Path(settings.home)
+    screen.line(Span("Divvy is up: ", "bold green"), Span(url, "bold"), f"  (ready in {seconds:.1f} s)")
+    rows = (
+        ("socket", f"{home / 'socket'} (the command line finds it)"),
+        ("state", f"{home}"),
+        ("logs", f"{home / 'logs' / 'loop.log'}, {home / 'logs' / 'api.log'}"),
+    )
+    for name, text in rows:
+        screen.line("  ", Span(f"{name:<7}", "dim"), text)
+    screen.line("Ctrl-C stops it; jobs that run go on, and the next `divvy up` takes them over.")
+
+
+def _open_browser(url: str) -> None:
+    """Open the page where somebody would see it: on a terminal with a display."""
+    if sys.stderr.isatty() and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        import webbrowser  # noqa: PLC0415 - most starts have no use for it
+
+        webbrowser.open(url)

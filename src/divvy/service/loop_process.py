@@ -1,0 +1,22 @@
+"""The loop process: the only writer of the fleet's state."""
+
+from __future__ import annotations
+
+import signal
+
+from divvy.bootstrap import EngineMaker, live_loop, local_engine
+from divvy.service.child import LIFELINE, Orders, Parent, run_child
+
+
+def run(orders: Orders, parent: Parent, make_engine: EngineMaker = local_engine) -> None:
+    """Run the scheduler loop until the parent is gone or a signal asks for the end."""
+    with live_loop(orders.settings, make_engine, LIFELINE, first_pass=lambda: parent.tell(ready=True)) as (
+        driver,
+        waiter,
+    ):
+        waiter.stop_on(signal.SIGTERM, signal.SIGINT)
+        driver.run()
+
+
+if __name__ == "__main__":
+    run_child("loop", run)
