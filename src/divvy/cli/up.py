@@ -6,6 +6,7 @@ import os
 import pwd
 import sys
 import time
+import webbrowser
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -16,9 +17,11 @@ from divvy.adapters.store import archive
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.reader import Reader
 from divvy.bootstrap import LiveSettings, default_database, default_home, offered_nodes, open_store
+from divvy.cli.client import Client, Target
+from divvy.cli.page import page_link
 from divvy.cli.render import Screen, Span
 from divvy.cli.sample import SAMPLE_BUDGET, SAMPLE_SHAPE, SampleJobs
-from divvy.errors import InputError
+from divvy.errors import DivvyError, InputError
 from divvy.fleet.budget import Budget, parse_budget, read_budget
 from divvy.planners.jobs import registry
 from divvy.service.child import Orders
@@ -70,34 +73,50 @@ def verb(
         keep_journal_days=_days("--keep-journal", keep_journal),
         trust_wall_clock=trust_wall_clock,
     )
-    offered_nodes(
-        shape, slots=settings.slots
-    )  # a shape that is not to be had is refused before anything else
-    wanted = _read_budget(budget, sample=sample)
-    screen = Screen(sys.stderr)
+    offered_nodes(shape, slots=settings.slots)  # what is not to be had is refused before anything else
+    _up(
+        settings,
+        _read_budget(budget, sample=sample),
+        (host, port),
+        sample=sample,
+        browser=not no_browser,
+        began=began,
+    )
+
+
+def _up(
+    settings: LiveSettings,
+    budget: tuple[Budget, str],
+    address: tuple[str, int],
+    *,
+    sample: bool,
+    browser: bool,
+    began: float,
+) -> None:
+    """Run the control plane until it is told to stop."""
+    root, screen = Path(settings.home), Screen(sys.stderr)
     os.umask(0o077)
     make_home(root)
     with ExitStack() as stack:
         stack.enter_context(sole_control_plane(root))
-        _found(settings, wanted, screen)
-        web = stack.enter_context(closing(listen_on_port(host, port)))
+        _found(settings, budget, screen)
+        web = stack.enter_context(closing(listen_on_port(*address)))
         local = stack.enter_context(closing(listen_on_path(root / "socket")))
         url = url_of(web)
         write_address(root, url)
+
+        def ready() -> None:
+            page = _announce(screen, root, url, time.monotonic() - began, with_link=sample)
+            if sample:
+                SampleJobs(root / "socket").start()
+            if browser:
+                _open_browser(page)
+
         sockets = (web.fileno(), local.fileno())
         children = [
             Child("loop", python("divvy.service.loop_process"), Orders(settings)),
             Child("api", python("divvy.service.api_process"), Orders(settings, sockets)),
         ]
-        samples = SampleJobs(root / "socket") if sample else None
-
-        def ready() -> None:
-            _announce(screen, settings, url, time.monotonic() - began)
-            if samples is not None:
-                samples.start()
-            if not no_browser:
-                _open_browser(url)
-
         Supervisor(children, root / "logs", lambda line: screen.line(Span(line, "yellow"))).run(ready)
         screen.line("stopped; jobs that run go on, and the next `divvy up` takes them over")
 
@@ -150,22 +169,33 @@ class _Store:
         self.database.dispose()
 
 
-def _announce(screen: Screen, settings: LiveSettings, url: str, seconds: float) -> None:
-    home = Path(settings.home)
+def _announce(screen: Screen, home: Path, url: str, seconds: float, *, with_link: bool) -> str:
+    """Say where everything is; return the address of the page, with a token where somebody sits in front.
+
+    A log that keeps what is printed here must not hold the key of an administrator.
+    """
     screen.line(Span("Divvy is up: ", "bold green"), Span(url, "bold"), f"  (ready in {seconds:.1f} s)")
+    page, told = url, "sign in with the address that `divvy page` prints"
+    if with_link or screen.terminal:
+        try:
+            socket = home / "socket"
+            page = page_link(Client(Target(f"unix:{socket}", socket)), "admin", "12h")["url"]
+            told = f"{page}  (signs you in, for 12 hours)"
+        except DivvyError as error:
+            told = f"no link to sign in with now ({error}); try `divvy page`"
     rows = (
-        ("socket", f"{home / 'socket'} (the command line finds it)"),
-        ("state", f"{home}"),
+        ("page", told),
+        ("socket", f"{home / 'socket'}  (the command line uses it)"),
+        ("state", str(home)),
         ("logs", f"{home / 'logs' / 'loop.log'}, {home / 'logs' / 'api.log'}"),
     )
     for name, text in rows:
         screen.line("  ", Span(f"{name:<7}", "dim"), text)
     screen.line("Ctrl-C stops it; jobs that run go on, and the next `divvy up` takes them over.")
+    return page
 
 
 def _open_browser(url: str) -> None:
     """Open the page where somebody would see it: on a terminal with a display."""
     if sys.stderr.isatty() and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        import webbrowser  # noqa: PLC0415 - most starts have no use for it
-
         webbrowser.open(url)
