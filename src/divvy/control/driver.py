@@ -8,6 +8,7 @@ says should be so, exactly as after a restart.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -19,7 +20,7 @@ from divvy.control.ports import Clock
 from divvy.control.state import FleetState
 from divvy.errors import DivvyError, UnavailableError
 from divvy.fleet.decision import Plan, Preempt
-from divvy.fleet.event import Event
+from divvy.fleet.event import Event, Started
 
 #: The longest sleep. A wake-up may be lost; the view that readers see is never older than this.
 LONGEST_SLEEP_SECONDS: Final = 1.0
@@ -176,7 +177,9 @@ class Driver:
     def _refusals(self) -> None:
         for refusal in self._loop.refused:
             if not self._requests.refuse(refusal.event, refusal.error):
-                _log.warning("event refused", refused=str(refusal.event), error=str(refusal.error))
+                # An engine that adopts a run, or is told of it again, reports its start again.
+                level = logging.DEBUG if isinstance(refusal.event, Started) else logging.WARNING
+                _log.log(level, "event refused", refused=str(refusal.event), error=str(refusal.error))
         self._loop.refused.clear()
 
     def _sleep(self) -> None:

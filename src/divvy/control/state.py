@@ -142,10 +142,14 @@ class FleetState:
 
     def _started(self, event: Started) -> None:
         jobs = self.snapshot.jobs
-        row = self._row(event.job, Phase.PLACED)
+        row = self._row(event.job, Phase.PLACED, Phase.STOPPING)
+        if jobs.phase[row] is Phase.PLACED:
+            jobs.phase[row] = Phase.RUNNING
+        elif jobs.rate[row]:
+            raise ConflictError.one("job-phase", f"job {event.job} has started before", path="job")
+        # else: told to leave before its start was reported; it did run, and is charged for it
         if jobs.protected_until[row]:
             jobs.protected_until[row] += event.at - jobs.started[row]
-        jobs.phase[row] = Phase.RUNNING
         jobs.started[row] = event.at
         self._charge(row, event.at, +1)
         self._changed(Change.JOB, row)
