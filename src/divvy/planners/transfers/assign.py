@@ -1,0 +1,122 @@
+"""From paths to a plan: which bytes in which window on which path, with start-up and deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from divvy.perf.transfer import overhead
+from divvy.planners.transfers.columns import GB, Column
+from divvy.planners.transfers.plan import Transfer
+from divvy.planners.transfers.program import Program
+from divvy.planners.transfers.roads import Roads
+
+#: Of equally fast plans the one with plainer routes: cost of a byte by kind of route.
+PLAINNESS: Final = {
+    "nvlink": 0.0,
+    "pcie-p2p": 1.0,
+    "rdma-affine": 2.0,
+    "nvlink-relay": 3.0,
+    "host-staged": 4.0,
+    "rdma-other": 5.0,
+    "rdma-staged": 6.0,
+    "rdma-relay": 6.0,
+    "relay": 7.0,
+    "tcp": 8.0,
+}
+_SIMPLER: Final = 1e-4
+_LATE: Final = 10.0
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Bytes (1e9) by column and window, delays by column, and when all has arrived."""
+
+    gigabytes: NDArray[np.float64]
+    delays: NDArray[np.float64]
+    makespan_s: float
+
+
+def delays_of(
+    transfers: Sequence[Transfer], columns: Sequence[Column], kinds: Sequence[str]
+) -> NDArray[np.float64]:
+    """Return the overhead of each column, as if it carried the whole transfer (its share carries less)."""
+    return np.array(
+        [
+            overhead(kind, transfers[c.transfer].size_bytes, transfers[c.transfer].descriptors).seconds
+            for c, kind in zip(columns, kinds, strict=True)
+        ]
+    )
+
+
+def assign(
+    ways: Roads,
+    transfers: Sequence[Transfer],
+    columns: Sequence[Column],
+    kinds: Sequence[str],
+    windows: Sequence[float],
+    guess_s: float,
+) -> Assignment | None:
+    """Return the plan over some paths that ends first; None if they cannot carry it.
+
+    A path that starts `d` late in a window of length `w` needs `w / (w - d)` times the rate, so the
+    program is solved twice: with the guessed length of the last window, then with the one it found.
+
+    Args:
+        ways: The roads.
+        transfers: What to move.
+        columns: The paths to choose from.
+        kinds: Kind of each path.
+        windows: Begins of the windows.
+        guess_s: Expected end of everything.
+    """
+    delays = delays_of(transfers, columns, kinds)
+    owner = np.array([c.transfer for c in columns])
+    need = np.array([t.size_bytes / GB for t in transfers])
+    ready = np.array([t.release_s for t in transfers])[owner]
+    program = Program([c.path for c in columns], owner, need, ways.capacity)
+    closed = [float(x) for x in np.diff(windows)]
+    result: Assignment | None = None
+    for _ in range(3):
+        last = max(guess_s - windows[-1], 1e-9)
+        is_open, factors = [], []
+        for begin, length in zip(windows, [*closed, last], strict=True):
+            late = np.maximum(ready + delays - begin, 0.0)  # how late in the window the path can start
+            is_open.append((ready <= begin + 1e-12) & (late < 0.98 * length))
+            factors.append(1.0 / np.clip(1.0 - late / length, 0.02, 1.0))
+        cost = _cost(transfers, owner, kinds, windows, last, need)
+        answer = program.solve([*closed, None], is_open, factors, cost)
+        if answer is None:
+            guess_s = windows[-1] + 2 * max(last, float(delays.max(initial=0.0)))
+            continue
+        makespan = windows[-1] + answer.last_s
+        if result is None or makespan <= result.makespan_s:
+            result = Assignment(answer.amounts, delays, makespan)
+        if abs(makespan - guess_s) <= 0.002 * makespan:
+            break
+        guess_s = makespan
+    return result
+
+
+def _cost(
+    transfers: Sequence[Transfer],
+    owner: NDArray[np.int64],
+    kinds: Sequence[str],
+    windows: Sequence[float],
+    last_s: float,
+    need: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the costs of bytes by window and path: lateness is dear, plainness cheap."""
+    count, span = len(windows), len(owner)
+    cost = np.zeros(span * count)
+    plain = np.array([PLAINNESS[k] for k in kinds]) * _SIMPLER * last_s / max(float(need.sum()), 1e-12)
+    deadline = np.array([t.deadline_s if t.deadline_s is not None else np.inf for t in transfers])[owner]
+    dated = np.isfinite(deadline)
+    for window, begin in enumerate(windows):
+        late = dated & (begin >= deadline - 1e-12)
+        cost[window * span : (window + 1) * span] = plain + np.where(late, _LATE * last_s / need[owner], 0.0)
+    return cost

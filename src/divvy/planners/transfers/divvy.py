@@ -1,0 +1,104 @@
+"""Divvy's planner for batches: the linear program's split, made into flows with rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from divvy.perf.transfer import overhead
+from divvy.planners.transfers.assign import assign
+from divvy.planners.transfers.bound import windows_of
+from divvy.planners.transfers.candidates import Finder, kind_of
+from divvy.planners.transfers.columns import GB, Column, Split, solve
+from divvy.planners.transfers.plan import Flow, RoutePlan, Transfer
+from divvy.planners.transfers.roads import Roads
+
+_LEAST_SHARE = 1e-5
+_PLAINEST = 3
+
+
+def plan(ways: Roads, finder: Finder, transfers: Sequence[Transfer], seed: int = 0) -> RoutePlan:
+    """Return the plan for transfers that all have a way.
+
+    Every flow gets the rate of the program as its weight. Rates are max-min fair by weight, the
+    program's rates fit together, so each flow gets at least its own: nothing ends later than planned,
+    and what is left over is used.
+    """
+    del seed
+    return plan_and_split(ways, finder, transfers)[0]
+
+
+def plan_and_split(
+    ways: Roads, finder: Finder, transfers: Sequence[Transfer]
+) -> tuple[RoutePlan, Split | None]:
+    """Return the plan and the program's solution; the latter only if it also serves for the bound."""
+    out = RoutePlan("divvy")
+    if not transfers:
+        return out, None
+    windows, moved = windows_of(transfers, early=False)
+    seeds = [
+        Column(i, c.path)
+        for i, t in enumerate(transfers)
+        for c in finder.between(t.source, t.target)
+        if c.kind != "tcp"
+    ]
+    split = solve(ways, moved, windows, seeds)
+    dated = sorted({*windows, *(t.deadline_s for t in moved if t.deadline_s is not None)})
+    if len(dated) > len(windows) + 8:
+        dated = windows
+    keep = _pool(split, len(seeds))
+    columns = [split.columns[i] for i in keep]
+    kinds = [kind_of(ways, c.path) for c in columns]
+    solved = assign(ways, moved, columns, kinds, dated, split.makespan_s + 40e-6)
+    amounts = solved.gigabytes if solved is not None else split.gigabytes[keep]
+    begins = dated if solved is not None else windows
+    end = solved.makespan_s if solved is not None else split.makespan_s
+    out.flows = _flows(moved, columns, kinds, amounts, begins, end)
+    exact = moved == list(transfers)
+    return out, (split if exact else None)
+
+
+def _pool(split: Split, seeds: int) -> list[int]:
+    """Return the columns worth choosing from: every one that the program uses, and the plainest seeds."""
+    used = split.gigabytes.sum(axis=1) > 0
+    count: dict[int, int] = {}
+    keep: list[int] = []
+    for i, column in enumerate(split.columns):
+        count[column.transfer] = count.get(column.transfer, 0) + 1
+        if used[i] or (i < seeds and count[column.transfer] <= _PLAINEST):
+            keep.append(i)
+    return keep
+
+
+def _flows(
+    transfers: Sequence[Transfer],
+    columns: Sequence[Column],
+    kinds: Sequence[str],
+    amounts: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    begins: Sequence[float],
+    end: float,
+) -> list[Flow]:
+    """Return flows with exactly the bytes of each transfer; crumbs are added to its largest flow."""
+    flows: list[Flow] = []
+    for i, transfer in enumerate(transfers):
+        mine = [c for c, column in enumerate(columns) if column.transfer == i]
+        total = transfer.size_bytes / GB
+        parts = [
+            (c, w, float(amounts[c, w]))
+            for c in mine
+            for w in range(len(begins))
+            if amounts[c, w] > _LEAST_SHARE * total
+        ]
+        scale = total / sum(part[2] for part in parts)
+        share = {c: sum(p[2] for p in parts if p[0] == c) * scale / total for c in mine}
+        for c, window, amount in parts:
+            size = amount * scale * GB
+            pieces = max(1, round(transfer.descriptors * share[c]))
+            fixed = overhead(kinds[c], transfer.size_bytes * share[c], pieces)
+            begin = begins[window]
+            start = max(begin, transfer.release_s + fixed.seconds)
+            finish = begins[window + 1] if window + 1 < len(begins) else end
+            weight = size / GB / max(finish - start, 1e-9)
+            flows.append(Flow(i, kinds[c], columns[c].path, size, weight, start, coalesce=fixed.coalesce))
+    return flows
