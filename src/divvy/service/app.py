@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 import structlog
 from anyio.to_thread import run_sync
@@ -15,6 +16,7 @@ from divvy.errors import DivvyError
 from divvy.service import problems, render, web
 from divvy.service.answers import Rendered
 from divvy.service.context import Service
+from divvy.service.describe import describe
 from divvy.service.limits import Limits
 from divvy.service.metrics import Metrics
 from divvy.service.mirror import Mirror
@@ -61,6 +63,7 @@ def create_app(backend: Backend) -> FastAPI:
         app.include_router(part.router)
     web.mount(app)
     problems.install(app)
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     app.add_middleware(Limits, observe=service.metrics.observe)
     return app
 

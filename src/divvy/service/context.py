@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Depends, Request
@@ -27,9 +27,7 @@ from divvy.service.tokens import TokenBook, unauthenticated
 MAX_STREAMS: Final = 256
 #: How long a request waits for the scheduler's verdict before it says that it is stored and pending.
 VERDICT_SECONDS: Final = 5.0
-_RELOAD_SECONDS: Final = 1.0
-
-_T = TypeVar("_T")
+_RELOAD_SECONDS: Final = 0.02
 
 
 @dataclass(slots=True)
@@ -56,7 +54,7 @@ class Service:
     metrics: Metrics
     status: Rendered
     streams: int = 0
-    _reloaded: float = field(default=0.0)
+    _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def intake(self) -> Intake:
@@ -87,10 +85,17 @@ class Service:
         return local_identity(peer, self.backend.daemon_uid)
 
     async def _reload_tokens(self, header: str) -> None:
-        """Ask the store again for a token that is not known: another process may have made it."""
-        if not self.tokens.knows(header) and time.monotonic() - self._reloaded > _RELOAD_SECONDS:
-            self._reloaded = time.monotonic()
-            await run_sync(self.tokens.reload)
+        """Ask the store again for a token that is not known: another process may have made it.
+
+        A flood of made-up tokens asks one after the other, a bounded number of times a second; callers with a
+        known token do not wait for it.
+        """
+        if self.tokens.knows(header):
+            return
+        async with self._reloading:
+            if not self.tokens.knows(header):
+                await asyncio.sleep(_RELOAD_SECONDS)
+                await run_sync(self.tokens.reload)
 
     @contextlib.asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
@@ -118,6 +123,8 @@ class Service:
     async def verdict(self, seq: int) -> dict[str, object] | None:
         """Return what came of a request, None if the scheduler has not answered in time.
 
+        The mirror has caught up by then: who asks next sees the change.
+
         Raises:
             DivvyError: If the scheduler refused it.
         """
@@ -126,6 +133,7 @@ class Service:
             return None
         if outcome.fault is not None:
             raise outcome.fault
+        await self.mirror.refresh()
         return outcome.result
 
 
@@ -138,11 +146,6 @@ def local_identity(peer: Peer, daemon_uid: int) -> Identity:
     admin = peer.uid in (0, daemon_uid)
     role = Role.ADMIN if admin else Role.OWNER
     return Identity(user_name(peer.uid), role, None, "socket", peer.uid, peer.gid)
-
-
-async def in_thread(call: Callable[[], _T]) -> _T:
-    """Return what a blocking call returns, without blocking the loop."""
-    return await run_sync(call)
 
 
 def printable_fault(path: str, text: str) -> list[Fault]:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from divvy.service.answers import http_problem
-from divvy.service.requests import MAX_BODY_BYTES
+from divvy.service.requests import MAX_BODY_BYTES, MAX_HEADER_BYTES
 
 #: For the page, whose code comes from this server only; answers can be neither framed nor sniffed.
 HEADERS: Final = (
@@ -65,6 +65,8 @@ class Limits:
 
         if _declared(scope) > self._max_body:
             await self._too_large()(scope, receive, dressed)
+        elif sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+            await _headers_large()(scope, receive, dressed)
         else:
             await self._app(scope, self._bounded(receive), dressed)
         route = scope.get("route")
@@ -91,6 +93,11 @@ class Limits:
             f"the body is larger than {self._max_body} bytes",
             f"at most {self._max_body} bytes",
         )
+
+
+def _headers_large() -> ASGIApp:
+    limit = f"at most {MAX_HEADER_BYTES} bytes"
+    return http_problem(431, "header-large", "the headers of the request are too large", limit)
 
 
 def _declared(scope: Scope) -> int:

@@ -78,6 +78,7 @@ class Mirror:
         self._changed: dict[str, int] = {}
         """Journal entry at which each live job was read."""
         self._loaded = False
+        self._refreshing = asyncio.Lock()
         self._moved = asyncio.Condition()
         self.board = Board()
         self.view: View | None = None
@@ -94,7 +95,10 @@ class Mirror:
         Raises:
             UnavailableError: If the store cannot be read now; then the mirror is as it was.
         """
-        batch = await run_sync(self._read, self._doubtful())
+        async with self._refreshing:
+            await self._take_over(await run_sync(self._read, self._doubtful()))
+
+    async def _take_over(self, batch: _Batch) -> None:
         for begin in range(0, len(batch.jobs), _ROWS_AT_ONCE):
             for job in batch.jobs[begin : begin + _ROWS_AT_ONCE]:
                 self.put(job)

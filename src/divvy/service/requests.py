@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_BODY_BYTES: Final = 1 << 20
+MAX_HEADER_BYTES: Final = 32 << 10
 MAX_ARGV: Final = 4_096
 MAX_ARGV_BYTES: Final = 128 << 10
 MAX_ENV: Final = 1_024

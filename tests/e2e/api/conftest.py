@@ -224,9 +224,22 @@ class Api:
         self.world.close()
 
 
+def daemon_uid():
+    """A daemon that is not root, so that tokens may speak for people this machine does not know."""
+    return os.geteuid() or 54_321
+
+
 @pytest.fixture
 def api(tmp_path):
-    made = Api(World(tmp_path), os.geteuid())
+    made = Api(World(tmp_path), daemon_uid())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def shared_api(tmp_path_factory):
+    """One API for tests that leave nothing behind that others would notice."""
+    made = Api(World(tmp_path_factory.mktemp("api")), daemon_uid())
     yield made
     made.close()
 

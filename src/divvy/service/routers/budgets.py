@@ -18,7 +18,8 @@ from divvy.service import render, schemas, statements
 from divvy.service.answers import aged, aged_bytes, answer, dump
 from divvy.service.context import Caller, Service, Shared, printable_fault
 from divvy.service.describe import answers
-from divvy.service.identity import Identity, within
+from divvy.service.identity import Identity, Role, within
+from divvy.service.ports import BudgetRecord
 from divvy.service.requests import BudgetRequest, ShareRequest
 from divvy.units import DAY, SECOND
 
@@ -61,11 +62,13 @@ async def history(service: Shared, _caller: Caller) -> Response:
 @router.put("/budget", summary="Change the budget", **answers(schemas.BudgetAccepted, "budget_change"))
 async def replace(request: BudgetRequest, service: Shared, caller: Caller) -> Response:
     """Make a new version from a whole document; owners may change what lies below what they own."""
+    caller.require(Role.OWNER, "change budgets")
     if _depth(request.document) > _DEEPEST:
         raise InputError.one(
             "budget-depth", "the document is nested too deeply", path="budget", allowed=f"{_DEEPEST} levels"
         )
-    return await _change(service, caller, request.document, request.reason, request.version)
+    record = await _present(service, request.version)
+    return await _change(service, caller, record, request.document, request.reason)
 
 
 @router.patch(
@@ -75,8 +78,9 @@ async def set_share(
     path: Annotated[str, Path(max_length=512)], request: ShareRequest, service: Shared, caller: Caller
 ) -> Response:
     """Make a new version in which one account has another share of its parent."""
-    in_force = service.mirror.in_force()
-    tree = in_force.budget.tree
+    caller.require(Role.OWNER, "change budgets")
+    record = await _present(service, request.version)
+    tree = read_budget(record.document).tree
     if tree.row.get(path, ROOT) == ROOT:
         raise NotFoundError.one(
             "account-unknown",
@@ -85,22 +89,21 @@ async def set_share(
             allowed=", ".join(tree.paths[1:21]),
             fix="choose one of these",
         )
-    document = deepcopy(in_force.record.document)
+    document = deepcopy(record.document)
     level = document["accounts"]
     *above, name = path.split(".")
     for step in above:
         level = level[step]
     level[name]["share"] = int(request.share) if request.share == int(request.share) else request.share
-    return await _change(service, caller, document, request.reason, request.version)
+    return await _change(service, caller, record, document, request.reason)
 
 
-async def _change(
-    service: Service, caller: Identity, document: Mapping[str, Any], reason: str, version: int
-) -> Response:
-    """Check a new document and who asks for it, store it, and wait for the scheduler's verdict."""
-    faults = printable_fault("reason", reason)
-    if faults:
-        raise InputError("the reason cannot be stored", faults)
+async def _present(service: Service, version: int) -> BudgetRecord:
+    """Return the version in force, from the store and not from memory: a change is made from it.
+
+    Raises:
+        ConflictError: If it is not the one that the change was made from.
+    """
     record = await run_sync(service.backend.reader.budget)
     if record is None:
         record = service.mirror.in_force().record
@@ -112,10 +115,24 @@ async def _change(
             allowed=str(record.version),
             fix="read the present version and make the change again",
         )
+    return record
+
+
+async def _change(
+    service: Service, caller: Identity, record: BudgetRecord, document: Mapping[str, Any], reason: str
+) -> Response:
+    """Check a new document and who asks for it, store it, and wait for the scheduler's verdict.
+
+    Should another change come first after all, the scheduler refuses this one with the same code.
+    """
+    faults = printable_fault("reason", reason)
+    if faults:
+        raise InputError("the reason cannot be stored", faults)
     present, wanted = read_budget(record.document), read_budget(document).to_document()
     changes = budget_changes(present.to_document(), wanted)
     for change in changes:
         _authorise(caller, present.tree, str(change["path"]))
+    version = record.version
     seq = await run_sync(service.intake.change_budget, wanted, reason, version, caller.user)
     result = await service.verdict(seq)
     pending = result is None

@@ -39,6 +39,8 @@ STATES: Final[dict[str, tuple[Phase | None, ...]]] = {
     "preempted": (Phase.PREEMPTED,),
 }
 
+_LARGEST: Final = (1 << 63) - 1
+
 Account = Annotated[str, Query(max_length=512, description="Only this account and those below it.")]
 Author = Annotated[str, Query(max_length=200, description="Only jobs of this author.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most rows.")]
@@ -77,11 +79,7 @@ async def jobs(
 ) -> Response:
     """Return one page of jobs."""
     phases = _phases(state)
-    if before and not (before.isascii() and before.isdigit()):
-        raise InputError.one(
-            "page-before", f"{before!r} is no page", path="before", allowed="`next` of a page"
-        )
-    number = int(before) if before else None
+    number = _page(before)
     rows = await run_sync(
         partial(
             service.backend.reader.jobs,
@@ -206,6 +204,17 @@ def _phases(state: str) -> tuple[Phase | None, ...] | None:
             "state-unknown", f"no state {state!r}", path="state", allowed=", ".join(STATES), fix="choose one"
         )
     return phases
+
+
+def _page(before: str) -> int | None:
+    """Return the job number before which a page begins."""
+    if not before:
+        return None
+    if not (before.isascii() and before.isdigit() and int(before) <= _LARGEST):
+        raise InputError.one(
+            "page-before", f"{before!r} is no page", path="before", allowed="`next` of a page"
+        )
+    return int(before)
 
 
 def _launch(launch: LaunchSpec) -> dict[str, Any]:

@@ -1,0 +1,205 @@
+import copy
+
+import pytest
+
+from divvy.units import HOUR
+
+pytestmark = pytest.mark.e2e
+
+
+def put(client, document, version, reason="test"):
+    return client.put("/v1/budget", json={"document": document, "reason": reason, "version": version})
+
+
+def patch(client, path, share, version):
+    body = {"share": share, "reason": "test", "version": version}
+    return client.patch(f"/v1/budget/accounts/{path}", json=body)
+
+
+def document(api):
+    budget = api.get("/v1/budget")
+    return copy.deepcopy(budget["document"]), budget["version"]
+
+
+def test_a_change_makes_a_version_with_author_and_reason(api, me):
+    made = patch(api.local, "lab.language", 30, 1).json()
+    assert made == {
+        "schema": "divvy.budget.change/1",
+        "version": 2,
+        "pending": False,
+        "changes": [{"path": "accounts.lab.language.share", "from": 40, "to": 30}],
+    }
+    budget = api.wait(lambda: (b := api.get("/v1/budget"))["version"] == 2 and b)
+    shares = {account["path"]: account["effective_share"] for account in budget["accounts"]}
+    assert shares["lab.language"] == pytest.approx(0.3)
+    newest, first = api.get("/v1/budget/history")["versions"]
+    assert (newest["version"], newest["author"], newest["reason"], first["version"]) == (2, me, "test", 1)
+    assert newest["changes"] == made["changes"]
+
+
+def test_a_stale_version_is_refused_with_the_present_one(api):
+    assert patch(api.local, "lab.language", 30, 1).status_code == 200
+    stale = patch(api.local, "lab.language", 20, 1)
+    assert stale.status_code == 409
+    assert stale.json()["faults"][0] == {
+        "code": "budget-stale",
+        "path": "version",
+        "message": "the change was made from version 1 of the budget, version 2 is in force",
+        "allowed": "2",
+        "fix": "read the present version and make the change again",
+    }
+
+
+def test_two_changes_from_one_version_cannot_both_win(api):
+    api.world.pause()
+    wanted, version = document(api)
+    for share in (10, 20):
+        wanted["accounts"]["lab"]["language"]["share"] = share
+        api.world.intake.change_budget(wanted, "race", version, "root")
+    api.world.resume()
+    api.wait(lambda: api.get("/v1/budget")["version"] == 2)
+    assert api.get("/v1/budget")["document"]["accounts"]["lab"]["language"]["share"] == 10
+    assert len(api.get("/v1/budget/history")["versions"]) == 2
+
+
+def test_all_faults_of_a_document_come_at_once(api):
+    wanted, version = document(api)
+    wanted["policy"]["floor"] = 2
+    wanted["accounts"]["lab"]["language"]["share"] = 50
+    wanted["accounts"]["lab"]["vision"]["colour"] = "red"
+    answer = put(api.local, wanted, version)
+    assert answer.status_code == 422
+    assert {fault["code"] for fault in answer.json()["faults"]} == {
+        "policy-value",
+        "share-sum",
+        "account-key",
+    }
+
+
+def test_an_account_with_live_jobs_is_not_dropped(api):
+    job = api.submit()["id"]
+    api.wait_state(job, "protected")
+    wanted, version = document(api)
+    del wanted["accounts"]["lab"]["language"]
+    answer = put(api.local, wanted, version)
+    assert (answer.status_code, answer.json()["code"]) == (409, "account-in-use")
+
+
+def test_a_change_is_pending_while_the_scheduler_stands_still(api, monkeypatch):
+    monkeypatch.setattr("divvy.service.context.VERDICT_SECONDS", 0.1)
+    api.world.pause()
+    answer = patch(api.local, "lab.language", 30, 1)
+    assert (answer.status_code, answer.json()["pending"]) == (202, True)
+    api.world.resume()
+    api.wait(lambda: api.get("/v1/budget")["version"] == 2)
+
+
+@pytest.mark.parametrize(
+    ("user", "path", "status"),
+    [
+        ("vera", "lab.vision.train", 200),  # owner of lab.vision splits it among its children
+        ("vera", "lab.vision", 403),  # its own share is the business of those above
+        ("vera", "lab.language", 403),
+        ("olga", "lab.vision.train", 200),  # owner of lab, above
+        ("olga", "lab.language", 200),
+        ("olga", "lab", 403),  # the top belongs to administrators
+        ("eve", "lab.vision.train", 403),
+        ("vera", "lab.nothing", 404),
+    ],
+)
+def test_owners_split_what_lies_below_them(api, user, path, status):
+    owner = api.remote(api.world.token(user, "owner"))
+    answer = patch(owner, path, 25, 1)
+    assert answer.status_code == status, answer.text
+    if status == 403:
+        assert answer.json()["code"] == "share-not-yours"
+
+
+def test_an_owner_may_add_below_and_appoint_but_not_touch_the_policy(api):
+    vera = api.remote(api.world.token("vera", "owner"))
+    wanted, version = document(api)
+    vision = wanted["accounts"]["lab"]["vision"]
+    vision["eval"]["share"] = 30
+    vision["new"] = {"share": 20, "owners": ["nina"], "deep": {"share": 100}}
+    assert put(vera, wanted, version).status_code == 200
+    assert (
+        patch(api.remote(api.world.token("nina", "owner")), "lab.vision.new.deep", 90, 2).status_code == 200
+    )
+    wanted, version = document(api)
+    wanted["policy"]["floor"] = 0.5
+    assert put(vera, wanted, version).json()["faults"][0]["path"] == "policy.floor"
+
+
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -1, 101, 1e308])
+def test_a_share_that_is_no_share_is_refused(api, share):
+    answer = api.local.patch(
+        "/v1/budget/accounts/lab.language",
+        content=f'{{"share": {share}, "reason": "x", "version": 1}}'.replace("nan", "NaN").replace(
+            "inf", "Infinity"
+        ),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422
+
+
+def test_a_deep_document_and_a_control_character_are_refused(api):
+    deep = {"share": 100}
+    for _ in range(200):
+        deep = {"share": 100, "a": deep}
+    assert put(api.local, {"accounts": {"lab": deep}}, 1).json()["code"] == "budget-depth"
+    assert put(api.local, document(api)[0], 1, reason="a\x1b[2Jb").json()["code"] == "text-control"
+
+
+def test_the_statement_counts_what_ran(api):
+    job = api.submit(gpus=4)["id"]
+    free = api.submit(gpus=2, min_runtime="0")["id"]
+    api.wait_state(job, "protected")
+    api.wait_state(free, "unallocated")
+    open_runs = {row["account"]: row for row in api.get("/v1/statement")["rows"]}
+    assert open_runs["lab.language"]["delivered_gpu_hours"] > 0, (
+        "what still runs counts as far as it has come"
+    )
+    for each in (job, free):
+        api.world.engine.end(each)
+    ended = api.wait_state(job, "finished")
+    api.wait_state(free, "finished")
+    statement = api.get("/v1/statement", hours=True)
+    rows = {row["account"]: row for row in statement["rows"]}
+    language = rows["lab.language"]
+    ran_ms = round(ended["running_seconds"] * 1000)
+    assert language["charged"] == 4 * ran_ms, "to the millisecond"
+    assert language["delivered_gpu_hours"] == pytest.approx(4 * ran_ms / HOUR)
+    assert language["unallocated_gpu_hours"] > 0
+    assert rows["lab"]["charged"] == language["charged"]
+    assert 0 < language["delivered_over_owed"] <= 1.0, "the moment before it started was owed too"
+    assert sum(hour["delivered"] for hour in language["hours"]) == pytest.approx(
+        language["delivered_gpu_hours"]
+    )
+    assert language["declared_gpu_hours"] == 4.0
+    below = api.get("/v1/statement", account="lab.vision")["rows"]
+    assert {row["account"] for row in below} == {"lab.vision", "lab.vision.train", "lab.vision.eval"}
+    assert api.local.get("/v1/statement?account=lab.no").status_code == 404
+
+
+def test_a_run_that_nothing_resumes_is_lost_but_charged(api):
+    job = api.submit(gpus=4, min_runtime="50ms")["id"]
+    node = api.wait_state(job, "interruptible")["placement"][0]["node"]
+    assert api.local.post(f"/v1/nodes/{node}/drain", json={"reason": "fan"}).status_code == 202
+    ended = api.wait_state(job, "preempted")
+    assert ended["cause"] == "drained"
+    row = next(row for row in api.get("/v1/statement")["rows"] if row["account"] == "lab.language")
+    assert row["lost_gpu_hours"] == pytest.approx(4 * ended["running_seconds"] / 3600)
+    assert (row["delivered_gpu_hours"], row["charged_gpu_hours"]) == (0.0, row["lost_gpu_hours"])
+    told = api.get(f"/v1/jobs/{job}/explain")
+    assert "preempted-drain" in [reason["code"] for reason in told["reasons"]]
+
+
+def test_a_drained_node_comes_back(api):
+    assert api.local.post("/v1/nodes/n1/drain", json={"reason": "fan"}).json()["state"] == "draining"
+    drained = api.wait(lambda: [n for n in api.get("/v1/status")["nodes"] if n["state"] == "draining"])[0]
+    assert (drained["name"], drained["free"], drained["devices"][0]["state"]) == ("n1", 0, "draining")
+    assert "fan" in drained["cause"]
+    assert api.local.delete("/v1/nodes/n1/drain").json()["state"] == "up"
+    api.wait(lambda: all(n["state"] == "up" for n in api.get("/v1/status")["nodes"]))
+    again = api.local.delete("/v1/nodes/n1/drain")
+    assert (again.status_code, again.json()["code"]) == (409, "node-state")
