@@ -107,12 +107,13 @@ class World:
 
     def _run(self):
         tenure = archive.take_over(self.database, "test")
-        holder = SimpleNamespace(journal=None)
-        loaded = archive.load(self.database, lambda entry: holder.journal.charge(entry))  # noqa: PLW0108 - made below
+        charges = []
+        loaded = archive.load(self.database, charges.append)
         inbox = Inbox(self.database, loaded.state, wall, self.reader.budget().version)
-        journal = holder.journal = StoreJournal(
+        journal = StoreJournal(
             self.database,
             inbox,
+            charges,
             "budget",
             0,
             stamp=lambda: (wall(), "boot", 0),
