@@ -39,8 +39,8 @@ def running(name, gpus, node="n1", until=0, **fields):
 
 def view(waits=(), authors=None, free=2, **standings):
     accounts = {
-        "lab.vision": AccountSight("lab.vision", 1, 1.2, 4.2, 8, 0, 3, 12, 100.0 * HOUR, 120.0 * HOUR),
-        "lab.language": AccountSight("lab.language", 0, 0.5, 2.8, 1, 0, 1, 4, 100.0 * HOUR, 50.0 * HOUR),
+        "lab.vision": AccountSight("lab.vision", 1, 1.2, 4.2, 8, 0, 3, 12, 100.0 * HOUR, 120.0 * HOUR, 3.0),
+        "lab.language": AccountSight("lab.language", 0, 0.5, 2.8, 1, 0, 1, 4, 100.0 * HOUR, 50.0 * HOUR, 7.0),
     }
     accounts |= standings
     nodes = (NodeSight(Node("n1", 8), free), NodeSight(Node("n2", 4, "H100-80GB", state=NodeState.DOWN), 0))
@@ -69,10 +69,11 @@ def test_the_queue_is_in_the_order_of_service():
         job("poor", author="bob", submitted=NOW - MINUTE),
         job("other", account="lab.language", submitted=NOW),
         job("free", account="lab.language", min_runtime=0, submitted=NOW - 99 * HOUR),
+        job("freer", account="lab.vision", min_runtime=0, submitted=NOW),
         job("unseen", account="lab.new"),
     )
     seen = view(authors={"lab.vision": {"ada": 5.0}})
-    assert names(board.order(seen)) == ["other", "urgent", "quick", "poor", "old", "unseen", "free"]
+    assert names(board.order(seen)) == ["other", "urgent", "quick", "poor", "old", "unseen", "freer", "free"]
 
 
 def test_a_position_is_the_place_in_that_order():
@@ -139,7 +140,7 @@ def test_a_waiting_job_is_told_who_is_ahead_what_they_hold_and_what_blocks():
     assert found.ahead_count == 3
     assert found.account.path == "lab.vision"
     assert found.numbers["position"] == 4
-    assert found.numbers["earliest_release_at"] == (NOW + 20 * MINUTE) / 1000
+    assert found.numbers["earliest_release_seconds"] == 20 * 60
     assert any("at most 3 devices could start now" in text for text in found.remedies)
     assert any("at the earliest (in 20m)" in text for text in found.remedies)
     assert any("a higher --priority passes them" in text for text in found.remedies)
@@ -177,7 +178,7 @@ def test_what_can_never_run_now_is_not_told_to_run_unallocated():
     mine = job("mine", gpus=64)
     found = explain(mine, view({"mine": wait(Reason.WAIT_TOO_LARGE, 64)}), board_of(mine), POLICY, [], NOW)
     assert not any("--min-runtime 0" in text for text in found.remedies)
-    assert found.numbers["earliest_release_at"] is None
+    assert found.numbers["earliest_release_seconds"] is None
 
 
 def test_a_job_that_was_not_tried_waits_behind_its_account():
@@ -185,6 +186,9 @@ def test_a_job_that_was_not_tried_waits_behind_its_account():
     assert reason_in_queue(second, view(), first=False).code == "wait-behind"
     assert reason_in_queue(first, view(), first=True).code == "wait-next"
     assert reason_in_queue(job("x", phase=None), view(), first=True).code == "accepted"
+    spare = job("spare", min_runtime=0)
+    assert reason_in_queue(spare, view(free=0), first=True).code == "wait-capacity"
+    assert reason_in_queue(spare, view(free=1), first=True).code == "wait-next"
     found = explain(second, view(), board_of(first, second), POLICY, [], NOW)
     assert (found.headline.code, found.ahead[0].job) == ("wait-behind", "first")
 

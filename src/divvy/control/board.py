@@ -194,8 +194,8 @@ class Board:
 
     def order(self, view: View) -> Iterator[JobSight]:
         """Yield waiting jobs in order of service: allocated work first, then unallocated."""
-        for lanes in (self.allocated, self.spare):
-            for account in _by_rank(lanes, view):
+        for lanes, accounts in ((self.allocated, self._ranked(view)), (self.spare, self._spare(view))):
+            for account in accounts:
                 usage = view.authors.get(account, {})
                 yield from (self.jobs[job] for job in lanes[account].ordered(usage))
 
@@ -215,22 +215,23 @@ class Board:
         lanes, account = self._lanes(job), job.spec.account
         own = lanes[account].before(job, view.authors.get(account, {}))
         others = 0 if job.spec.allocated else sum(lane.count for lane in self.allocated.values())
-        for other in _by_rank(lanes, view):
-            if other == account:
-                break
-            others += lanes[other].count
+        others += sum(lanes[other].count for other in self.accounts_ahead(job, view))
         return own, own + others
 
     def accounts_ahead(self, job: JobSight, view: View) -> list[str]:
         """Return the accounts with waiting jobs of the same kind that rank before a waiting job's."""
-        ranked = _by_rank(self._lanes(job), view)
+        ranked = self._ranked(view) if job.spec.allocated else self._spare(view)
         return ranked[: ranked.index(job.spec.account)]
 
     def _lanes(self, job: JobSight) -> dict[str, Lane]:
         return self.allocated if job.spec.allocated else self.spare
 
+    def _ranked(self, view: View) -> list[str]:
+        """Return accounts with allocated jobs by rank; those that the last pass did not see come last."""
+        rank = view.ranks
+        return sorted(self.allocated, key=lambda account: (rank.get(account, len(rank)), account))
 
-def _by_rank(lanes: Mapping[str, Lane], view: View) -> list[str]:
-    """Return accounts in order of service; those that the last pass did not see come last."""
-    rank = view.ranks
-    return sorted(lanes, key=lambda account: (rank.get(account, len(rank)), account))
+    def _spare(self, view: View) -> list[str]:
+        """Return accounts with unallocated jobs: who had least for its share first, level by level."""
+        order, last = view.spare_order, (float("inf"),)
+        return sorted(self.spare, key=lambda account: (order.get(account, last), account))

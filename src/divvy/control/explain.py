@@ -123,8 +123,10 @@ def reason_in_queue(job: JobSight, view: View, *, first: bool) -> Because:
     wait = view.waits.get(job.spec.id)
     if wait is not None:
         return Because(code_of(wait.reason), TEXT[wait.reason])
+    if not job.spec.allocated and not any(sight.free for sight in view.nodes):
+        return Because(code_of(Reason.WAIT_CAPACITY), "no device is free for unallocated work")
     if first:
-        return Because("wait-next", "first of its account; the next pass decides about it")
+        return Because("wait-next", "first of its account; the next pass decides")
     return Because(code_of(Reason.WAIT_BEHIND), TEXT[Reason.WAIT_BEHIND])
 
 
@@ -156,7 +158,7 @@ def _waiting(job: JobSight, view: View, board: Board, policy: Policy, now: int) 
             "owed_by": wait.owed_by or None,
         }
     release = earliest_release(job, board, view, now)
-    numbers["earliest_release_at"] = None if release is None else release / 1000
+    numbers["earliest_release_seconds"] = None if release is None else (release - now) / 1000
     return Explanation(
         job.spec.id,
         job.label(now),

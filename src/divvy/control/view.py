@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from divvy.fleet.account import ROOT, AccountTree
+from divvy.fleet.account import ROOT
 from divvy.fleet.decision import Plan, Standing
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.units import DAY, HOUR
+
+#: What an account without a share counts as, so that it comes last and the number stays finite.
+_NO_SHARE: Final = 1e9
 
 
 class AccountSight(NamedTuple):
@@ -35,6 +38,7 @@ class AccountSight(NamedTuple):
         waiting_gpus: Their devices.
         entitlement: What the window owes it, charge.
         usage: What the window counts against it, charge.
+        spare: Unallocated usage in the window over its share, charge; less goes first among unallocated jobs.
     """
 
     path: str
@@ -47,6 +51,7 @@ class AccountSight(NamedTuple):
     waiting_gpus: int
     entitlement: float
     usage: float
+    spare: float
 
 
 class WaitSight(NamedTuple):
@@ -93,6 +98,15 @@ class View:
     def ranks(self) -> Mapping[str, int]:
         """Return the place of every account that the pass ranked."""
         return {account.path: account.rank for account in self.accounts if account.rank >= 0}
+
+    @cached_property
+    def spare_order(self) -> Mapping[str, tuple[float | int, ...]]:
+        """Return, per account, its place in the order in which unallocated jobs are served."""
+        order: dict[str, tuple[float | int, ...]] = {}
+        for number, account in enumerate(self.accounts):  # parents come before their children
+            above = order.get(account.path.rpartition(".")[0], ())
+            order[account.path] = (*above, account.spare, number)
+        return order
 
     @cached_property
     def standing(self) -> Mapping[str, AccountSight]:
@@ -185,7 +199,10 @@ def entitlement(snapshot: Snapshot, path: str, now: int) -> float:
 def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, ...]:
     tree, policy = snapshot.tree, snapshot.policy
     standings = {standing.account: standing for standing in plan.standings}
-    usage = [history.windowed(now, policy.lookback, policy.taper) for history in snapshot.usage]
+    usage, spare = (
+        [history.windowed(now, policy.lookback, policy.taper) for history in histories]
+        for histories in (snapshot.usage, snapshot.unallocated)
+    )
     sums = [[0, 0, 0, 0] for _ in tree.paths]
     for row, seen in standings.items():
         if not tree.children[row]:
@@ -193,17 +210,19 @@ def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, .
     for row in range(len(tree) - 1, ROOT, -1):
         above = tree.parent[row]
         usage[above] += usage[row]
+        spare[above] += spare[row]
         sums[above] = [a + b for a, b in zip(sums[above], sums[row], strict=True)]
     return tuple(
-        _account(tree, row, standings.get(row), sums[row], entitlement(snapshot, path, now), usage[row])
-        for row, path in enumerate(tree.paths)
-        if row != ROOT
+        _account(snapshot, row, standings.get(row), sums[row], usage[row], spare[row], now)
+        for row in range(ROOT + 1, len(tree))
     )
 
 
 def _account(
-    tree: AccountTree, row: int, seen: Standing | None, sums: list[int], owed: float, used: float
+    snapshot: Snapshot, row: int, seen: Standing | None, sums: list[int], used: float, spare: float, now: int
 ) -> AccountSight:
+    path, share = snapshot.tree.paths[row], float(snapshot.tree.share[row])
+    owed = entitlement(snapshot, path, now)
     if seen is not None:
         rank = seen.rank
         balance = seen.balance if isfinite(seen.balance) else -1.0
@@ -211,8 +230,9 @@ def _account(
     else:
         balance, rank, floor = (used / owed if owed > 0 else -1.0), -1, -1
     held, unallocated, waiting, waiting_gpus = sums
+    over_share = spare / share if share > 0 else spare * _NO_SHARE
     return AccountSight(
-        tree.paths[row], rank, balance, floor, held, unallocated, waiting, waiting_gpus, owed, used
+        path, rank, balance, floor, held, unallocated, waiting, waiting_gpus, owed, used, over_share
     )
 
 

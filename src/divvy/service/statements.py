@@ -207,7 +207,7 @@ def _was_lost(job: JobRecord, attempt: int) -> bool:
 
 
 def _open(jobs: Iterable[JobRecord], ledger: Iterable[LedgerLine], end: int) -> Iterable[Occupancy]:
-    """Yield the runs that are not over, as far as they have come."""
+    """Yield the runs that are not over, as far as they have come; what they declared is judged at the end."""
     closed = {(line.job, line.attempt) for line in ledger}
     for job in jobs:
         if job.rate and job.started is not None and (job.spec.id, job.attempt) not in closed:
@@ -220,7 +220,7 @@ def _open(jobs: Iterable[JobRecord], ledger: Iterable[LedgerLine], end: int) -> 
                 job.rate,
                 spec.allocated,
                 lost=False,
-                declared=spec.min_runtime,
+                declared=0,
             )
 
 
