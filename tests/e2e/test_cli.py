@@ -12,7 +12,10 @@ import subprocess
 import sys
 import termios
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 from fake_fleet import FakeFleet
 from fake_server import Server
@@ -20,6 +23,7 @@ from fake_server import Server
 pytestmark = pytest.mark.e2e
 
 LONG = "lab.language.pretraining"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "schemas"
 ASKING = {
     "status": ["status"],
     "status of a job": ["status", "j00001"],
@@ -32,6 +36,12 @@ ASKING = {
     "hours": ["statement", "--hourly", "--from", "3h"],
     "tokens": ["token", "list"],
 }
+
+
+def check_schema(document: dict[str, Any]) -> None:
+    """Hold a document to the published schema that it names."""
+    name, _, version = document["schema"].removeprefix("divvy.").partition("/")
+    jsonschema.validate(document, json.loads((SCHEMAS / f"{name}.{version}.json").read_text()))
 
 
 def on_terminal(*args: str, columns: int, colour: bool = False, **env: str) -> tuple[int, str]:
@@ -64,7 +74,7 @@ def test_json_is_the_document_of_the_api(divvy, home, args):
     ran = divvy(*args, "--json")
     assert ran.code == 0
     assert ran.err == ""
-    assert json.loads(ran.out)["schema"].startswith("divvy.")
+    check_schema(json.loads(ran.out))
     assert ran.out.count("\n") == 1, "one line in a pipe"
 
 
@@ -76,6 +86,25 @@ def test_a_pipe_never_cuts_and_never_colours(divvy, home, fleet, args):
     assert "\x1b" not in ran.out
     assert "…" not in ran.out
     assert "too narrow" not in ran.out
+
+
+def test_what_acts_answers_by_the_schemas_too(divvy, home):
+    (home / "up.json").write_text('{"url": "http://127.0.0.1:8470"}')
+    for args in (
+        ["submit", "-A", LONG, "--json", "--", "true"],
+        ["cancel", "j00013", "--json"],
+        ["drain", "gpu-001", "--reason", "fan", "--json"],
+        ["drain", "gpu-001", "--undo", "--json"],
+        ["budget", "set", "lab.vision", "40", "--reason", "less", "--json"],
+        ["token", "create", "bo", "--json"],
+        ["token", "revoke", "t001", "--json"],
+        ["page", "--json"],
+    ):
+        check_schema(json.loads(divvy(*args).out))
+    for line in divvy("logs", "j00014", "--json").out.splitlines():
+        check_schema(json.loads(line))
+    problem = json.loads(divvy("explain", "nope", "--json").err)
+    jsonschema.validate(problem, json.loads((SCHEMAS / "problem.json").read_text()))
 
 
 def test_quiet_prints_ids_only(divvy, home, fleet):

@@ -1,6 +1,7 @@
 // Talks to the HTTP API of this origin; knows the token, the refusals and the stream of new versions.
 
 const TOKEN = "divvy.token";
+const ANSWER_MS = 15000;
 
 /** A refusal, with every fault that the API names. */
 export class Problem extends Error {
@@ -47,6 +48,7 @@ export async function call(method, path, body) {
       headers: headers(body ? { "Content-Type": "application/json" } : {}),
       body: body ? JSON.stringify(body) : undefined,
       cache: "no-store",
+      signal: AbortSignal.timeout(ANSWER_MS),
     });
   } catch {
     throw new Problem(0, { title: "The control plane does not answer", code: "server-unreachable" });

@@ -62,11 +62,11 @@ export function draw({ budget, view, days, statement, history }, params) {
 // -- the tree -----------------------------------------------------------------------------------------
 
 function tree(accounts, view, params) {
-  const head = [["Account"], ["Share", "num"], ["Balance"], ["Served", "num"], ["Used / owed, GPU-hours"], ["Held", "num"], ["Floor", "num"], ["Free work", "num"], ["Waiting", "num"], ["", "num"]];
+  const head = [["Account"], ["Share", "num"], ["Balance"], ["Served", "num"], ["Used / owed, GPU-hours"], ["Held", "num"], ["Floor", "num"], ["Free work", "num"], ["Waiting", "num"], ["Share", "act"]];
   return h(
     "table",
     { class: "rows wide tree" },
-    h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", { scope: "col", class: kind ?? null }, text)))),
+    h("thead", {}, h("tr", {}, head.map(([text, kind]) => h("th", { scope: "col", class: kind ?? null }, kind === "act" ? h("span", { class: "unseen" }, "Change the share") : text)))),
     h("tbody", {}, accounts.map((one) => row(one, view, params))),
   );
 }

@@ -45,7 +45,9 @@ export function morph(old, fresh) {
     if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (old.getAttribute(name) === value) continue;
+    if (name === "style") old.style.cssText = value; // as an attribute the content security policy forbids it
+    else old.setAttribute(name, value);
   }
   if (!fresh.hasAttribute("data-own")) morphChildren(old, fresh);
   if (old !== document.activeElement) follow(old, fresh);

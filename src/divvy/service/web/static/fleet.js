@@ -26,7 +26,7 @@ export function draw({ status }, params) {
     ];
   }
   const shown = nodes.filter((node) => matches(node, params));
-  const large = nodes.reduce((sum, node) => sum + node.gpus, 0) > MANY_DEVICES;
+  const large = shown.reduce((sum, node) => sum + node.gpus, 0) > MANY_DEVICES;
   return [
     heading(status),
     summary(totals, nodes),

@@ -57,7 +57,7 @@ export function copyable(text) {
   return h(
     "span",
     { class: "copyable" },
-    h("code", {}, text),
+    h("code", { tabindex: "0" }, text),
     h("button", { type: "button", class: "quiet", "data-act": "copy", "data-text": text, "aria-label": `Copy: ${text}` }, "Copy"),
   );
 }
