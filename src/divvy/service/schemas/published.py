@@ -42,7 +42,7 @@ _COMMAND_LINE: Final[dict[str, dict[str, dict[str, str]]]] = {
         "job": {"type": "string"},
         "stream": {"type": "string", "description": "stdout or stderr"},
         "text": {"type": "string", "description": "The bytes as UTF-8; what is not is replaced."},
-        "next_offset": {"type": "integer", "description": "Byte of the stream at which the next piece starts."},
+        "next_offset": {"type": "integer", "description": "Byte at which the next piece starts."},
     },
     "divvy.page/1": {
         "url": {"type": "string", "description": "Address of the page with a token that signs in."},
