@@ -14,7 +14,9 @@ SCHEMAS = published()
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_files_say_what_the_models_say(name):
     written = (FILES / name).read_text(encoding="utf-8")
-    assert written == text(SCHEMAS[name]), "write them again: python -m divvy.service.schemas.published docs/..."
+    assert written == text(SCHEMAS[name]), (
+        "write them again: python -m divvy.service.schemas.published docs/..."
+    )
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
 
 
