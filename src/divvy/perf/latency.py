@@ -60,8 +60,8 @@ class Oddity:
 class LatencyProfile:
     """How long each slice size takes for each batch, with 1..n processes per slice.
 
-    Between two measured batches the latency is interpolated linearly; if the upper one does not fit in memory,
-    nothing between fits either (the careful reading). Values are used as measured: nothing is smoothed.
+    Between two measured batches the latency is interpolated linearly; if the upper one does not fit in
+    memory, nothing between fits either (the careful reading). Values are used as measured, not smoothed.
 
     Attributes:
         model: Name of the model.
@@ -161,7 +161,7 @@ def _row_oddities(row: list[Cell]) -> Iterable[Oddity]:
         if before is None or before.latency_us == INFEASIBLE:
             continue
         if cell.latency_us < before.latency_us * _FALL - _ROUNDING_US / 2:
-            text = f"{cell.latency_us / 1e3:g} ms, less than the {before.latency_us / 1e3:g} ms of {before.batch}"
+            text = f"{cell.latency_us / 1e3:g} ms, less than {before.latency_us / 1e3:g} ms of {before.batch}"
             yield Oddity("non-monotone-batch", *where, text)
         if after is not None and after.latency_us != INFEASIBLE:
             span = (cell.batch - before.batch) / (after.batch - before.batch)
@@ -179,20 +179,19 @@ def _cell_oddities(
     where = (cell.gpcs, cell.batch, cell.processes)
     index = sizes.index(cell.gpcs)
     smaller = cells.get((sizes[index - 1], cell.processes, cell.batch)) if index else None
-    if smaller is not None and smaller.latency_us != INFEASIBLE:
-        if cell.latency_us > smaller.latency_us / _FALL + _ROUNDING_US / 2:
-            text = (
-                f"{cell.latency_us / 1e3:g} ms, more than {smaller.latency_us / 1e3:g} ms on {smaller.gpcs}"
-            )
-            yield Oddity("non-monotone-slice", *where, text)
+    slowest = smaller.latency_us if smaller is not None else INFEASIBLE
+    if smaller is not None and INFEASIBLE != slowest < (cell.latency_us - _ROUNDING_US / 2) * _FALL:
+        text = f"{cell.latency_us / 1e3:g} ms, more than {slowest / 1e3:g} ms on {smaller.gpcs}"
+        yield Oddity("non-monotone-slice", *where, text)
     for other in (
         cells.get((cell.gpcs, cell.processes - 1, cell.batch)),
         cells.get((cell.gpcs, cell.processes, cell.batch // 2)),
     ):
-        if other is not None and cell.throughput > 0 and other != cell:
-            if (cell.throughput, cell.latency_us) == (other.throughput, other.latency_us):
-                text = f"the same numbers as batch {other.batch}, {other.processes} processes: a copied row?"
-                yield Oddity("repeated", *where, text)
+        if other is None or other == cell or cell.throughput <= 0:
+            continue
+        if (cell.throughput, cell.latency_us) == (other.throughput, other.latency_us):
+            text = f"the same numbers as batch {other.batch}, {other.processes} processes: a copied row?"
+            yield Oddity("repeated", *where, text)
     if cell.throughput > 0:
         implied = cell.batch * 1e6 / cell.throughput
         if abs(implied - cell.latency_us) > 0.15 * implied + _ROUNDING_US:

@@ -92,38 +92,45 @@ def _columns(header: list[str], where: str) -> dict[str, int]:
 
 def _cell(row: Mapping[str, str], where: str, faults: list[Fault]) -> Cell | None:
     before = len(faults)
-
-    def number(name: str, default: float, *, least: float = 0.0) -> float:
-        text = row.get(name, "")
-        if text == "":
-            return default
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not least <= value < float("inf"):
-            faults.append(Fault("profile-number", where, f"{name} {text!r}", f"a number >= {least:g}"))
-            return default
-        return value
-
     size = _SLICE.fullmatch(row["slice"])
     if size is None or int(size[1]) == 0:
-        faults.append(
-            Fault("profile-slice", where, f"slice {row['slice']!r}", "compute slices or a MIG profile")
-        )
-    counts = [number("batch", 0, least=1), number("processes", 1, least=1)]
-    for name, count in zip(("batch", "processes"), counts, strict=True):
-        if count != int(count):
-            faults.append(Fault("profile-number", where, f"{name} {count:g}", "a whole number"))
-    seconds = number("latency_seconds", 0) or number("latency_ms", 0) / 1e3
-    throughput, use = number("throughput", 0), number("utilisation", -1)
-    if len(faults) > before or size is None or counts[0] == 0:
-        if len(faults) == before:
-            faults.append(Fault("profile-number", where, "batch is missing", "a whole number >= 1"))
+        text = f"slice {row['slice']!r}"
+        faults.append(Fault("profile-slice", where, text, "compute slices or a MIG profile"))
+    batch = _number(row, "batch", where, faults, default=None, least=1, whole=True)
+    processes = _number(row, "processes", where, faults, default=1, least=1, whole=True)
+    seconds = _number(row, "latency_seconds", where, faults)
+    seconds = seconds or _number(row, "latency_ms", where, faults) / 1e3
+    throughput = _number(row, "throughput", where, faults)
+    use = _number(row, "utilisation", where, faults, default=-1)
+    if len(faults) > before or size is None:
         return None
-    batch = int(counts[0])
     if seconds == 0 and throughput > 0:
         seconds = batch / throughput
     latency = round(seconds * 1e6) if seconds > 0 else INFEASIBLE
     share = None if use < 0 else use / 100 if use > 1 else use
-    return Cell(int(size[1]), batch, int(counts[1]), latency, throughput, share)
+    return Cell(int(size[1]), int(batch), int(processes), latency, throughput, share)
+
+
+def _number(
+    row: Mapping[str, str],
+    name: str,
+    where: str,
+    faults: list[Fault],
+    *,
+    default: float | None = 0.0,
+    least: float = 0.0,
+    whole: bool = False,
+) -> float:
+    """Return a number of a row, the default where it is absent or empty; a wrong one is noted."""
+    text = row.get(name, "")
+    if text == "" and default is not None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value < float("inf") or (whole and value != int(value)):
+        kind = "a whole number" if whole else "a number"
+        faults.append(Fault("profile-number", where, f"{name} {text!r}", f"{kind} >= {least:g}"))
+        return 1.0
+    return value

@@ -15,8 +15,8 @@ from divvy.errors import Fault, InputError
 #: Upper edges of the buckets in which percentiles are reported; the last one is open.
 BUCKET_EDGES: Final = (4, 8, 16, 32)
 HELP: Final = (
-    "lognormal:median=4,sigma=0.9,max=32 | fixed:8 | uniform:1-32 | weights:1=0.5,8=0.5 | FILE (CSV batch,weight "
-    "or one batch per line, or a JSON object)"
+    "lognormal:median=4,sigma=0.9,max=32 | fixed:8 | uniform:1-32 | weights:1=0.5,8=0.5 | FILE "
+    "(CSV batch,weight, one batch per line, or a JSON object)"
 )
 
 
@@ -56,7 +56,7 @@ class BatchDistribution:
 
 
 def lognormal(median: float, sigma: float, largest: int) -> BatchDistribution:
-    """Return the log-normal distribution, rounded to whole batches of 1..largest (the tails go to the ends)."""
+    """Return the log-normal distribution in whole batches of 1..largest; the tails go to the ends."""
     if median <= 0 or sigma < 0 or largest < 1:
         raise InputError.one(
             "batch-lognormal", "median > 0, sigma >= 0 and max >= 1 are needed", path="--batch"
@@ -111,7 +111,9 @@ def parse_batches(text: str) -> BatchDistribution | None:
             given = dict(part.split("=", 1) for part in rest.split(",") if part)
             unknown = set(given) - {"median", "sigma", "max"}
             if unknown or "median" not in given:
-                raise ValueError(f"median, sigma, max are known, not {sorted(unknown) or 'nothing'}")
+                raise ValueError(  # noqa: TRY301 - one place turns faults of a text into an InputError
+                    f"median, sigma, max are known, not {sorted(unknown) or 'nothing'}"
+                )
             made = lognormal(
                 float(given["median"]), float(given.get("sigma", 0.9)), int(given.get("max", 32))
             )

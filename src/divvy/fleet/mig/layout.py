@@ -1,4 +1,4 @@
-"""Legal layouts of one GPU: the rules, all maximal ones, placing a wish list, and what a driver does greedily."""
+"""Legal layouts of one GPU: the rules, all maximal ones, placing a wish list, greedy drivers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def maximal_layouts(sku: Sku, profiles: tuple[Profile, ...] | None = None) -> tu
         )
 
     found = [layout for layout in all_layouts(sku, profiles) if not grows(layout)]
-    return tuple(sorted(found, key=lambda lay: (sorted((-sizes[p.profile] for p in lay)), lay)))
+    return tuple(sorted(found, key=lambda lay: (sorted(-sizes[p.profile] for p in lay), lay)))
 
 
 def multiset(layout: Iterable[Placement]) -> tuple[tuple[str, int], ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from divvy.errors import InputError
 
-#: ``1g.10gb``, ``1g.10gb+me``, ``2g.48gb+me.all``, ``1g.24gb-me``, ``1c.2g.20gb`` (a compute instance's name).
+#: ``1g.10gb``, ``1g.10gb+me``, ``2g.48gb+me.all``, ``1g.24gb-me``, ``1c.2g.20gb`` (compute instance).
 _NAME: Final = re.compile(
     r"(?:MIG\s+)?(?:(?P<c>\d+)c\.)?(?P<g>\d+)g\.(?P<gb>\d+)gb(?P<attribute>[+-][a-z][a-z.]*)?", re.ASCII
 )

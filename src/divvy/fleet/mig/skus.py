@@ -1,4 +1,4 @@
-"""The table of SKUs: one entry per kind of GPU, each with its source. Profile numbers are read from drivers."""
+"""The table of SKUs: one entry per kind of GPU, each with its source; numbers come from drivers."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class DeviceRow:
 
 
 def parse_mig_uuid(text: str) -> MigUuid | None:
-    """Return the parts of a MIG UUID, old ``MIG-GPU-<uuid>/<gi>/<ci>`` or new ``MIG-<uuid>``; None if neither."""
+    """Return a UUID, old ``MIG-GPU-<uuid>/<gi>/<ci>`` or new ``MIG-<uuid>``; None if neither."""
     old = _OLD.fullmatch(text)
     if old is not None:
         return MigUuid(text, old[1], int(old[2]), int(old[3]))

@@ -1,4 +1,4 @@
-"""``nvidia-smi mig -lgip`` (profiles) and ``-lgipp`` (placements), and the SKU that both together describe."""
+"""``nvidia-smi mig -lgip`` (profiles) and ``-lgipp`` (placements), and the SKU that they describe."""
 
 from __future__ import annotations
 
