@@ -34,7 +34,9 @@ def idle(directory: Path) -> Iterator[World]:
             if world.file(job, "order.json", attempt).exists():
                 world.submit(Launch(job, attempt, spec, ()), Halt(job, attempt, StopCause.CANCELLED))
     world.until(lambda: not (directory / "live").exists() or not list((directory / "live").iterdir()))
+    bases = set(world.engine.containment.base.values())
     world.close()
+    assert [base for base in bases if base.exists()] == []
 
 
 @pytest.fixture

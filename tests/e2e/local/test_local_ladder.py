@@ -227,3 +227,20 @@ def test_cpu_time_is_shared_by_slots_and_limited_on_demand(idle):
     idle.launch("j1")
     assert idle.stopped("j1").exit_code == 0
     assert float(idle.stdout("j1")) < 0.4  # 2 slots of 5% of a core, over about a second
+
+
+def test_a_busy_slot_is_told_from_an_idle_one(world):
+    if "track" not in world.engine.containment.base:
+        pytest.skip("; ".join(world.engine.containment.describe()))
+    world.job("busy", sys.executable, "-I", "-S", "-c", "while True: pass")
+    world.job("idle", "sleep", "60")
+    world.launch("busy")
+    world.launch("idle")
+    world.started("busy")
+    world.started("idle")
+    assert world.engine.measure()[0][1][0] is None
+    time.sleep(1.1)
+    busy = {held.job: share for held, (share, _) in world.engine.measure()}
+    assert busy["busy"] > 0.2
+    assert busy["idle"] < 0.1
+    assert busy[""] is None

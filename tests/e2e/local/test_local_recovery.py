@@ -257,7 +257,7 @@ def test_the_control_plane_may_be_killed_at_any_line(idle):
         took = record["ended_steady_ms"] - record["started_steady_ms"]
         assert stop.at - world.starts(job)[0].at == took
         assert abs(stop.at - record["ended_ms"]) <= 2
-        assert world.engine.pause_ms() is None
+        world.until(lambda: world.engine.pause_ms() is None)
         assert not any(holding.job for holding in world.engine.holdings())
         world.close()
         point += step
@@ -295,13 +295,19 @@ def test_the_control_plane_may_be_killed_at_any_line_of_a_preemption(idle):
 
 def test_the_shim_may_be_killed_at_any_moment(world):
     rng = random.Random(20261)
+    world.sh("usual", "true", gpus=4)
+    asked = time.monotonic()
+    world.launch("usual")
+    world.started("usual")
+    usual = time.monotonic() - asked
+    world.stopped("usual")
+    world.events.clear()
     for number in range(25):
         job = f"s{number}"
         world.sh(job, "echo begun; sleep 60", gpus=4)
-        before = set(world.engine._switchboard.unreaped)
         world.launch(job)
-        (shim,) = world.engine._switchboard.unreaped - before
-        time.sleep(rng.uniform(0, 0.15))
+        shim = world.engine._switchboard._shims[f"{job}.1"]
+        time.sleep(rng.uniform(0, 1.5 * usual))
         os.kill(shim, signal.SIGKILL)
         stop = world.stopped(job)
         begun = world.file(job, "stdout").exists() and world.stdout(job)
@@ -312,7 +318,7 @@ def test_the_shim_may_be_killed_at_any_moment(world):
         assert stop.requeue
         world.engine._backoff.worked()  # this machine is fine, whatever it looks like
     kinds = {type(event) for event in world.events}
-    assert kinds == {NodeChanged, Started, Stopped}
+    assert kinds == {Started, Stopped}
 
 
 def test_many_jobs_survive_a_control_plane_that_is_killed_again_and_again(idle):

@@ -136,7 +136,9 @@ def test_a_job_without_launch_details_fails_and_a_failing_store_does_not(world):
 
 
 def test_a_run_waits_until_its_victims_have_left(world):
-    world.sh("old", "trap '' TERM; echo ready; while :; do sleep 0.05; done", gpus=3)
+    leave = world.directory / "leave"
+    script = f"trap '' TERM; echo ready; while [ ! -e {leave} ]; do sleep 0.05; done"
+    world.sh("old", script, gpus=3, warn_seconds=0, grace_seconds=60)
     world.launch("old")
     world.started("old")
     world.until(lambda: "ready" in world.stdout("old"))
@@ -146,6 +148,7 @@ def test_a_run_waits_until_its_victims_have_left(world):
     world.launch("small")
     world.stopped("small")
     assert world.starts("new") == []  # a device was free, two were not
+    leave.touch()
     assert world.started("new").at >= world.stopped("old").at
 
 

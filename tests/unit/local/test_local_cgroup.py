@@ -20,6 +20,7 @@ V1_FILES = {
     "memory": ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"],
     "cpu": ["cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"],
     "devices": ["devices.deny"],
+    "pids": ["pids.max"],
 }
 V2_FILES = {"memory": ["memory.max", "memory.swap.max", "memory.events"], "cpu": ["cpu.weight", "cpu.max"]}
 
@@ -140,6 +141,15 @@ def test_version_1_is_used_where_it_is(kernel):
     assert group.lacking == ()
     found.discard("j1.1")
     assert not any(Path(path).exists() for path in group.paths)
+    found.close()
+    assert not list(kernel.root.glob("*/divvy-x"))
+
+
+def test_hierarchies_that_are_not_used_are_left_as_they_were(kernel):
+    pids, _ = kernel.v1("pids"), kernel.v2("")
+    found = kernel.detect()
+    assert set(found.base) == {"track"}
+    assert not (pids / "divvy-x").exists()
 
 
 def test_a_limit_from_outside_is_inherited_and_a_container_sees_its_own_part(kernel):

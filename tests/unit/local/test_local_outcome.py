@@ -88,14 +88,15 @@ def test_a_backoff_tries_one_run_at_a_time_and_waits_twice_as_long_each_time():
     backoff = Backoff()
     assert backoff.open(0)
     assert backoff.pause(0) is None
-    backoff.trying("a")
+    backoff.trying("a", 0)
     backoff.failed(1000)
     assert not backoff.open(1999)
     assert backoff.pause(1500) == 500
     assert backoff.open(2000)
-    backoff.trying("b")
+    backoff.trying("b", 2000)
     assert not backoff.open(2000)
-    assert backoff.pause(2000) is None
+    assert backoff.pause(2000) == 10_000
+    assert backoff.open(12_000)  # a trial that hangs must not hold up everybody
     backoff.dropped("a")
     assert not backoff.open(2000)
     backoff.dropped("b")

@@ -8,6 +8,7 @@ from divvy.units import MINUTE, SECOND
 
 _FIRST_MS: Final = SECOND
 _LONGEST_MS: Final = MINUTE
+_TRIAL_MS: Final = 10 * SECOND
 
 
 class Backoff:
@@ -25,12 +26,16 @@ class Backoff:
 
     def open(self, now: int) -> bool:
         """Return whether a run may be started now."""
-        return not self.wait_ms or (now >= self._until and not self._trial)
+        return not self.wait_ms or now >= self._until
 
-    def trying(self, key: str) -> None:
-        """Note that a run is being started; after a failure it is the trial on which all others wait."""
+    def trying(self, key: str, now: int) -> None:
+        """Note that a run is being started; after a failure it is the trial on which the others wait.
+
+        They do not wait for ever: a trial may itself hang, say in a directory of a dead file server.
+        """
         if self.wait_ms:
             self._trial = key
+            self._until = now + max(self.wait_ms, _TRIAL_MS)
 
     def failed(self, now: int) -> None:
         """Note that a start failed, and wait longer than the last time."""
@@ -47,7 +52,8 @@ class Backoff:
         """Note that a run left before it showed whether starting works."""
         if self._trial == key:
             self._trial = ""
+            self._until = 0
 
     def pause(self, now: int) -> int | None:
-        """Return the ms until the next trial; None where none is due by itself."""
-        return max(0, self._until - now) if self.wait_ms and not self._trial else None
+        """Return the ms until the next trial; None where nothing is held back."""
+        return max(0, self._until - now) if self.wait_ms else None

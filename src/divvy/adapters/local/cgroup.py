@@ -7,6 +7,7 @@ versions: every capability is tried once, and where it is missing the reason is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -123,9 +124,9 @@ class Containment:
         """
         paths = self.paths(name)
         kill_groups(paths)
-        for path in paths:
-            Path(path).mkdir(exist_ok=True)
         try:
+            for path in paths:
+                Path(path).mkdir(exist_ok=True)
             for file, value in self._settings(name, limits):
                 file.write_text(value, encoding="ascii")
             if limits.denied_minors and self.version.get("devices") == 2:
@@ -139,11 +140,11 @@ class Containment:
         """Return the directories that belong to a run, one per hierarchy, whether they exist or not."""
         return tuple(dict.fromkeys(str(base / name) for base in self.base.values()))
 
-    def discard(self, name: str) -> None:
-        """Kill what is in the cgroups of a run that did not begin, and remove them."""
+    def discard(self, name: str) -> bool:
+        """Kill what is in the cgroups of a run that did not begin; return whether they are gone."""
         paths = self.paths(name)
         kill_groups(paths)
-        remove_groups(paths)
+        return remove_groups(paths)
 
     def describe(self) -> list[str]:
         """Return one line per capability for people: what holds it, or why it is missing."""
@@ -155,8 +156,10 @@ class Containment:
         ]
 
     def close(self) -> None:
-        """Remove the directories of this engine where no run is left in them."""
-        remove_groups(dict.fromkeys(str(base) for base in self.base.values()))
+        """Remove the directories of this engine that hold no run; a run may be about to enter its own."""
+        for base in set(self.base.values()):
+            with contextlib.suppress(OSError):
+                base.rmdir()
 
     def _settings(self, name: str, limits: Limits) -> Iterator[tuple[Path, str]]:
         """Yield (file, value) pairs, for each controller in its version's own words."""
@@ -227,12 +230,16 @@ def detect(
         for what, used in wanted.items()
     }
     found.reasons["track"] = "no cgroup hierarchy is mounted"
+    tried: list[Path] = []
     for mount in mounts:
         if mount.version == 1:
-            _try_v1(found, mount, membership, name, wanted)
+            tried += _try_v1(found, mount, membership, name, wanted)
     for mount in mounts:
         if mount.version == 2:
-            _try_v2(found, mount, membership, name, wanted)
+            tried += _try_v2(found, mount, membership, name, wanted)
+    for base in set(tried) - set(found.base.values()):
+        with contextlib.suppress(OSError):  # it was never made, or an older engine's runs are in it
+            base.rmdir()
     return found
 
 
@@ -251,10 +258,11 @@ _PROBES: Final = {
 
 def _try_v1(
     found: Containment, mount: Mount, membership: dict[str, str], name: str, wanted: dict[str, bool]
-) -> None:
+) -> list[Path]:
+    """Note what a v1 hierarchy is good for; return the directory that was made in it for that."""
     useful = [what for what, used in wanted.items() if used and what in mount.controllers]
-    if not useful and not mount.controllers & {"pids", "freezer"}:
-        return
+    if not useful and ("track" in found.base or not mount.controllers & {"pids", "freezer"}):
+        return []
     path = next((membership[c] for c in mount.controllers if c in membership), "/")
     base = _home(mount, path) / name
     refused = _probe(base)
@@ -264,23 +272,25 @@ def _try_v1(
             found.reasons[what] = missing
         else:
             found.base[what], found.version[what] = base, 1
-    if not refused and "track" not in found.base:
-        found.base["track"], found.version["track"] = base, 1
-    elif refused:
+    if refused:
         found.reasons["track"] = refused
+    elif "track" not in found.base:
+        found.base["track"], found.version["track"] = base, 1
+    return [base]
 
 
 def _try_v2(
     found: Containment, mount: Mount, membership: dict[str, str], name: str, wanted: dict[str, bool]
-) -> None:
+) -> list[Path]:
+    """Note what a v2 hierarchy is good for; return the directory that was made in it for that."""
     home = _home(mount, membership.get("", "/"))
     parent = home if _delegated(home) or os.geteuid() != 0 else mount.point
     base = parent / name
     refused = _probe(base)
     if refused:
-        found.reasons.setdefault("track", refused)
+        found.reasons["track"] = refused
         found.reasons.update((what, refused) for what in wanted if wanted[what] and what not in found.base)
-        return
+        return [base]
     # Processes can be named and killed in one step here, whatever the controllers: better than v1.
     found.base["track"], found.version["track"] = base, 2
     for what in ("memory", "cpu"):
@@ -297,6 +307,7 @@ def _try_v2(
             found.reasons["devices"] = reason
         else:
             found.base["devices"], found.version["devices"] = base, 2
+    return [base]
 
 
 def _probe(base: Path) -> str:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from divvy.adapters.local import cgroup, outcome
 from divvy.adapters.local.backoff import Backoff
 from divvy.adapters.local.devices import Book, LocalNode, announce
+from divvy.adapters.local.meter import Busy, Holding, Meter
 from divvy.adapters.local.moment import Timekeeper
 from divvy.adapters.local.order import Settings, read_assignment, run_key
 from divvy.adapters.local.runs import Shelf, Standing
@@ -31,7 +32,7 @@ from divvy.fleet.job import StopCause
 from divvy.fleet.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
-_SWEEP_AGAIN_MS: Final = 50
+_LOOK_AGAIN_MS: Final = 50
 
 
 class Stage(IntEnum):
@@ -65,17 +66,6 @@ class Run:
     stage: Stage = Stage.WAITING
     asked: StopCause | None = None
     lost_at: int = 0
-
-
-class Holding(NamedTuple):
-    """A device, by its node and its place there, and the run that holds it; `job` is empty if none does."""
-
-    node: str
-    place: int
-    ordinal: int
-    uuid: str
-    job: str
-    attempt: int
 
 
 class LocalEngine:
@@ -112,6 +102,8 @@ class LocalEngine:
         self._runs: dict[str, Run] = {}
         self._backoff = Backoff()
         self._told = False
+        self._leaving = False
+        self._rubbish: set[str] = set()
         self._times = Timekeeper(clock, boot_id())
         self._switchboard = Switchboard(self.directory)
         if containment is None:
@@ -119,6 +111,7 @@ class LocalEngine:
             name = f"divvy-{hashlib.sha256(bytes(self.directory)).hexdigest()[:8]}"
             containment = cgroup.detect(name, devices=gpus)
         self.containment = containment
+        self._meter = Meter(containment)
         self._starter = Starter(
             details, containment, self._book, settings or Settings(), self._switchboard.address
         )
@@ -150,7 +143,8 @@ class LocalEngine:
             self._hang_up(self._runs[key])
         for run in [run for run in self._runs.values() if run.stage is Stage.SWEEPING]:
             self._sweep(run)
-        self._switchboard.reap()
+        self._leaving = self._switchboard.reap()
+        self._rubbish = {key for key in self._rubbish if not self.containment.discard(key)}
         if self._told:
             self._evict()
         self._begin_waiting()
@@ -171,8 +165,8 @@ class LocalEngine:
         if self._events:
             return 0
         stages = {run.stage for run in self._runs.values()}
-        if Stage.SWEEPING in stages:
-            return _SWEEP_AGAIN_MS
+        if Stage.SWEEPING in stages or self._leaving or self._rubbish:
+            return _LOOK_AGAIN_MS
         return self._backoff.pause(steady_ms()) if Stage.WAITING in stages else None
 
     def holdings(self) -> list[Holding]:
@@ -185,6 +179,11 @@ class LocalEngine:
                 job, attempt = (run.shelf.job, run.shelf.attempt) if run else ("", 0)
                 found.append(Holding(name, place, device.ordinal, device.uuid, job, attempt))
         return found
+
+    def measure(self) -> list[tuple[Holding, Busy]]:
+        """Return every device with its run and how busy it was lately."""
+        holdings = self.holdings()
+        return list(zip(holdings, self._meter.read(holdings), strict=True))
 
     def close(self) -> None:
         """Let go of everything; the runs go on, and the next engine in this directory adopts them."""
@@ -266,7 +265,8 @@ class LocalEngine:
         assignment = self._book.take(run.key, launch.placement)
         if assignment is None:
             return
-        self._backoff.trying(run.key)
+        self._rubbish.discard(run.key)
+        self._backoff.trying(run.key, steady_ms())
         try:
             line, pid = self._starter.start(launch, assignment, run.shelf)
         except SubmissionError as error:
@@ -275,12 +275,12 @@ class LocalEngine:
             self._fail(run, str(error))
         else:
             run.stage = Stage.STARTING
-            self._switchboard.unreaped.add(pid)
-            self._switchboard.connect(run.key, line)
+            self._switchboard.connect(run.key, line, pid)
 
     def _fail(self, run: Run, message: str) -> None:
         """The machine could not start a run: its job goes back, and the next start waits a little."""
-        self.containment.discard(run.key)
+        if not self.containment.discard(run.key):
+            self._rubbish.add(run.key)
         if run.launch is None:
             self._drop(run, None)
             return

@@ -76,7 +76,7 @@ class Shelf:
         found: list[Shelf] = []
         for mark in sorted((root / "live").iterdir()):
             name, _, attempt = mark.name.rpartition(".")
-            order = record.read(str(root / "jobs" / name / attempt / ORDER))
+            order = _read_order(root / "jobs" / name / attempt)
             if order is None:
                 mark.unlink()
             else:
@@ -89,7 +89,7 @@ class Shelf:
 
     def order(self) -> dict[str, Any] | None:
         """Return the order; None where there is none."""
-        return record.read(str(self.path / ORDER))
+        return _read_order(self.path)
 
     def started(self) -> dict[str, Any] | None:
         """Return the claim of the run; None where it was not begun."""
@@ -168,6 +168,18 @@ class Shelf:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)
         return not strays and not members(groups) and remove_groups(groups)
+
+
+def _read_order(directory: Path) -> dict[str, Any] | None:
+    """Return the order in a run's directory; None where there is none, or none that a power cut left whole.
+
+    It is not forced to the disk before the run begins: after a power cut nothing of the run is left to be
+    told, or to be cleared away.
+    """
+    try:
+        return record.read(str(directory / ORDER))
+    except ValueError:
+        return None
 
 
 def _spawn(directory: str, key: str, ear: int) -> int:

@@ -38,7 +38,8 @@ class Switchboard:
         self.address = str(directory / "engine.fifo")
         self._lines: dict[str, int] = {}
         self._keys: dict[int, str] = {}
-        self.unreaped: set[int] = set()
+        self._shims: dict[str, int] = {}
+        self._leaving: set[int] = set()
         try:
             for name in ("jobs", "live"):
                 (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,15 +80,19 @@ class Switchboard:
         """Return the descriptor that becomes readable when `calls` has something to report."""
         return self._poller.fileno()
 
-    def connect(self, key: str, line: int) -> None:
-        """Watch the line to a run's shim: a FIFO without a reader reports an error by itself."""
+    def connect(self, key: str, line: int, pid: int = 0) -> None:
+        """Watch the line to a run's shim: a FIFO without a reader reports an error by itself.
+
+        Args:
+            key: Name of the run.
+            line: Descriptor.
+            pid: Process id of a shim that is a child of this process; 0 for an adopted one.
+        """
+        if pid:
+            self._shims[key] = pid
         self._lines[key] = line
         self._keys[line] = key
         self._poller.register(line, 0)
-
-    def connected(self, key: str) -> bool:
-        """Return whether there is a line to a run's shim."""
-        return key in self._lines
 
     def disconnect(self, key: str) -> None:
         """Close the line to a run's shim, if there is one."""
@@ -96,6 +101,8 @@ class Switchboard:
             del self._keys[line]
             self._poller.unregister(line)
             os.close(line)
+            if pid := self._shims.pop(key, 0):
+                self._leaving.add(pid)
 
     def say(self, key: str, word: str) -> None:
         """Tell a run's shim something; without a line nothing happens."""
@@ -123,13 +130,14 @@ class Switchboard:
                 data += part
         return [word.decode("ascii", "replace") for word in data.split(b"\n") if word]
 
-    def reap(self) -> None:
-        """Collect the shims of this engine that have ended; adopted ones belong to init."""
-        for pid in list(self.unreaped):
+    def reap(self) -> bool:
+        """Collect the shims of this process that have ended; return whether one is still about to."""
+        for pid in list(self._leaving):
             with contextlib.suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
                     continue
-            self.unreaped.discard(pid)
+            self._leaving.discard(pid)
+        return bool(self._leaving)
 
     def close(self) -> None:
         """Hang up everywhere and let another engine in."""

@@ -19,30 +19,13 @@ READY: Final = b"R"
 NOT_FOUND: Final = 127
 NOT_RUNNABLE: Final = 126
 
-#: Errors that lie in what was submitted. Every other one is the machine's, and the run is tried again.
-_OF_THE_JOB: Final = frozenset(
-    {
-        errno.ENOENT,
-        errno.EACCES,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.ENOEXEC,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.E2BIG,
-        errno.EPERM,
-        errno.EINVAL,
-        errno.ELIBBAD,
-        errno.ETXTBSY,
-    }
-)
-
 
 class Fault(NamedTuple):
     """Why a command did not begin.
 
     Attributes:
-        of: ``job`` where the submission is at fault, ``engine`` where the machine is.
+        of: ``job`` where the submission is at fault, ``engine`` where the machine is, ``order`` where the
+            run was told to leave before it began.
         exit_code: What a shell would say: 127 not found, 126 not runnable; 0 for the engine's faults.
         message: For people.
     """
@@ -105,18 +88,28 @@ def _prepare(order: dict[str, Any], logs: tuple[int, int], parent: int) -> Fault
         os.umask(0o022)
         if order["switch"]:
             step = f"become user {order['user']} ({order['uid']}:{order['gid']})"
-            os.setgroups(os.getgrouplist(order["user"], order["gid"]))
+            os.setgroups(_groups(order["uid"], order["gid"]))
             os.setgid(order["gid"])
             os.setuid(order["uid"])
         step = "tie its life to the shim's"
         die_with_parent(parent)
     except OSError as error:
         return Fault("engine", 0, f"the job could not {step}: {error.strerror or error}")
+    # From here on the identity is the submitter's, and whatever fails lies in the submitter's reach (a
+    # file system of their own may answer with any error): it must not count as a fault of the machine.
     try:
         os.chdir(order["cwd"])
     except (OSError, ValueError) as error:
         return _fault(error, f"cannot enter the working directory {order['cwd']}", NOT_RUNNABLE)
     return None
+
+
+def _groups(uid: int, gid: int) -> list[int]:
+    """Return the groups of a user as this machine knows them, whatever name came with the order."""
+    try:
+        return os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except KeyError:
+        return [gid]
 
 
 def _execute(order: dict[str, Any]) -> Fault:
@@ -149,8 +142,6 @@ def environment(order: dict[str, Any]) -> dict[str, str]:
 
 
 def _fault(error: OSError | ValueError, what: str, exit_code: int) -> Fault:
-    if isinstance(error, OSError) and error.errno not in _OF_THE_JOB:
-        return Fault("engine", 0, f"{what}: {error.strerror}")
     return Fault("job", exit_code, f"{what}: {getattr(error, 'strerror', None) or error}")
 
 

@@ -32,6 +32,7 @@ class Ladder:
         limit_at: When the time limit of the run is reached; 0 means none.
 
     Attributes:
+        limit_at: The same; may be set once the run has begun.
         rung: How far the run has been pushed.
         cause: Why, as the name of a `StopCause`; empty while nobody asked it to leave.
     """
@@ -41,7 +42,7 @@ class Ladder:
         self.cause = ""
         self._warn_ms = warn_ms
         self._grace_ms = grace_ms
-        self._limit_at = limit_at
+        self.limit_at = limit_at
         self._due = 0
 
     def ask(self, cause: str, now: int) -> Rung | None:
@@ -70,7 +71,7 @@ class Ladder:
     def tick(self, now: int) -> Rung | None:
         """Return the rung that is due now; SIGKILL stays due until everybody is gone."""
         if self.rung is Rung.RUN:
-            if not self._limit_at or now < self._limit_at:
+            if not self.limit_at or now < self.limit_at:
                 return None
             self.cause = TIME_LIMIT
             return self._climb(Rung.TERM, now + self._grace_ms)
@@ -82,7 +83,7 @@ class Ladder:
 
     def wait(self, now: int) -> int | None:
         """Return the ms until `tick` has something to say; None where it never will by itself."""
-        due = self._limit_at if self.rung is Rung.RUN else self._due
+        due = self.limit_at if self.rung is Rung.RUN else self._due
         return max(0, due - now) if due else None
 
     def _climb(self, rung: Rung, due: int) -> Rung:

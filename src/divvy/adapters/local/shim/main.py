@@ -8,6 +8,7 @@ The working directory becomes the run's directory; its files are described in
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ import time
 from typing import Any, Final, NoReturn
 
 from . import record
-from .child import READY, Fault, become
+from .child import NOT_RUNNABLE, READY, Fault, become
 from .ladder import Ladder, Rung
 from .processes import (
     become_reaper,
@@ -35,6 +36,8 @@ ENDED: Final = "ended.json"
 
 _ALIVE_EVERY_MS: Final = 30_000
 _RETRY_SECONDS: Final = 1.0
+_REMOVE_TRIES: Final = 50
+_REMOVE_PAUSE_SECONDS: Final = 0.02
 _LOOK_AGAIN_MS: Final = 20
 
 
@@ -92,15 +95,19 @@ class Shim:
         for descriptor in (go_read, report_write, *logs):
             os.close(descriptor)
         try:
-            return self._release(go_write, report_read)
+            fault = self._release(go_write, report_read)
         finally:
             os.close(go_write)
             os.close(report_read)
+        if fault is not None:  # the child may hang in a directory that does not answer
+            signal_all([self.child], signal.SIGKILL)
+        return fault
 
     def _release(self, go: int, report: int) -> Fault | None:
-        word = os.read(report, 8192)
+        """Let the child execute the command once the run is claimed; return why that came to nothing."""
+        word = self._word(report)
         if word != READY:
-            return _fault_of(word)
+            return self._fault_of(word)
         self.started_ms, self.started_steady_ms = wall_ms(), steady_ms()
         stat = read_stat(self.child)
         claim = {
@@ -118,13 +125,40 @@ class Shim:
         for directory in ("..", "../.."):
             record.sync_directory(directory)
         os.write(go, READY)
-        word = os.read(report, 8192)
+        word = self._word(report)
         if word:
-            return _fault_of(word)
+            return self._fault_of(word)
         if self.order["limit_ms"]:
-            limit_at = self.started_steady_ms + self.order["limit_ms"]
-            self.ladder = Ladder(self.order["warn_ms"], self.order["grace_ms"], limit_at)
+            self.ladder.limit_at = self.started_steady_ms + self.order["limit_ms"]
         return None
+
+    def _word(self, report: int) -> bytes:
+        """Return what the child says: empty when the command was executed, or when the child is no more.
+
+        The wait may be long, in a directory of a dead file server say. Before the claim it can be called
+        off; after it the ladder holds.
+        """
+        poller = select.poll()
+        for descriptor in (report, 0, self._wake_read):
+            poller.register(descriptor, select.POLLIN)
+        while True:
+            if any(descriptor == report for descriptor, _ in poller.poll(self._pause())):
+                return os.read(report, 8192)
+            _drain(self._wake_read)
+            rungs = self._obey()
+            if self.started_ms:
+                for rung in rungs:
+                    self._act(rung)
+            elif self.ladder.cause:
+                return Fault("order", 0, "it was told to leave before it began").encode()
+
+    def _fault_of(self, word: bytes) -> Fault:
+        """Return the fault that the child told, or the one that its death without a word means."""
+        if word:
+            return Fault.decode(word)
+        if oom_kills(self.order["oom"]):
+            return Fault("job", NOT_RUNNABLE, "out of memory: the limit is too low to begin at all")
+        return Fault("job", NOT_RUNNABLE, "it was killed before the command began")
 
     def _open_log(self, name: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -145,13 +179,9 @@ class Shim:
         while self._reap():
             poller.poll(self._pause())
             _drain(self._wake_read)
-            now = steady_ms()
-            for word in self._heard():
-                self._act(self.ladder.ask(word, now))
-            if self._told_to_stop:
-                self._act(self.ladder.ask("NODE_LOST", now))
-            self._act(self.ladder.tick(now))
-            self._show_life(now)
+            for rung in self._obey():
+                self._act(rung)
+            self._show_life(steady_ms())
             if self._to_notify:
                 self.notify()
 
@@ -199,11 +229,15 @@ class Shim:
         below = descendants(os.getpid())
         return below + sorted(members(self.groups) - set(below))
 
-    def _heard(self) -> list[str]:
-        """Return what the engine said: names of causes, one per line."""
+    def _obey(self) -> list[Rung | None]:
+        """Tell the ladder what was said and what time it is; return the rungs that it climbs."""
         self._inbox += _drain(0)
         *lines, self._inbox = self._inbox.split(b"\n")
-        return [line.decode("ascii", "replace") for line in lines if line]
+        asked = [line.decode("ascii", "replace") for line in lines if line]
+        if self._told_to_stop:
+            asked.append("NODE_LOST")
+        now = steady_ms()
+        return [*(self.ladder.ask(cause, now) for cause in asked), self.ladder.tick(now)]
 
     def arm(self) -> None:
         """Let signals end the wait, and let those of a terminal pass by."""
@@ -274,7 +308,10 @@ class Shim:
                 time.sleep(_RETRY_SECONDS)
             else:
                 break
-        remove_groups(self.groups)
+        for _ in range(_REMOVE_TRIES):
+            if remove_groups(self.groups):
+                break
+            time.sleep(_REMOVE_PAUSE_SECONDS)
 
 
 def exit_code(status: int | None) -> int | None:
@@ -311,7 +348,9 @@ def main(directory: str) -> NoReturn:
     try:
         fault = shim.begin()
     except OSError as error:
-        fault = Fault("engine", 0, f"{error.strerror}: {error.filename or directory}")
+        # A disk quota is the submitter's own: the logs belong to them.
+        of = "job" if error.errno == errno.EDQUOT else "engine"
+        fault = Fault(of, 0, f"{error.filename or directory}: {error.strerror}")
     while fault is None:
         try:
             shim.watch()
@@ -322,10 +361,6 @@ def main(directory: str) -> NoReturn:
             break
     shim.end(fault)
     os._exit(0)
-
-
-def _fault_of(word: bytes) -> Fault:
-    return Fault.decode(word) if word else Fault("engine", 0, "the process died before the command began")
 
 
 def boot_id() -> str:

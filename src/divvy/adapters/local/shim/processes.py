@@ -56,14 +56,23 @@ def descendants(root: int, proc: str = "/proc") -> list[int]:
 
 
 def members(groups: Iterable[str]) -> set[int]:
-    """Return the processes in cgroup directories; one that is gone has none."""
+    """Return the processes in cgroups and in those below them; one that is gone has none."""
     found: set[int] = set()
-    for group in groups:
+    for group in _deepest_first(groups):
         try:
             with open(f"{group}/cgroup.procs", "rb") as file:  # noqa: PTH123
                 found.update(int(line) for line in file.read().split())
         except OSError:
             continue  # removed, or being removed (ENODEV): nobody is in it
+    return found
+
+
+def _deepest_first(groups: Iterable[str]) -> list[str]:
+    """Return cgroups and what a run made below them, children before their parents."""
+    found: list[str] = []
+    for group in groups:
+        # A directory that is gone, or cannot be listed for want of descriptors, still is one to try.
+        found += [path for path, _, _ in os.walk(group, topdown=False)] or [group]
     return found
 
 
@@ -99,7 +108,7 @@ def kill_groups(groups: Sequence[str]) -> None:
 def remove_groups(groups: Iterable[str]) -> bool:
     """Remove the cgroups of a run that has ended; return whether none is left."""
     gone = True
-    for group in groups:
+    for group in _deepest_first(groups):
         try:
             os.rmdir(group)  # noqa: PTH106
         except FileNotFoundError:
