@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from divvy.adapters.local.devices import SHAPE_HELP, LocalNode, offer_gpus, offer_slots, parse_shape
 from divvy.adapters.local.engine import LocalEngine
-from divvy.adapters.local.nvml import Gauge, take_census
+from divvy.adapters.local.nvml import take_census
+from divvy.adapters.local.order import Treatment
 from divvy.adapters.store.publisher import Devices
 from divvy.adapters.store.reader import Reader
 from divvy.bootstrap.settings import LiveSettings
@@ -21,8 +21,6 @@ from divvy.control.launch import LaunchSpec
 from divvy.control.ports import Clock, Engine
 from divvy.errors import InputError, NotFoundError
 from divvy.fleet.node import Node
-
-_GAUGE_SECONDS: Final = 1.0
 
 _log = structlog.get_logger("bootstrap")
 
@@ -71,28 +69,11 @@ def launch_details(reader: Reader) -> Callable[[str], LaunchSpec]:
 class _LocalEngine(LocalEngine):
     """The local engine, with its devices as the publisher shows them."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        gpus = any(holding.uuid for holding in self.holdings())
-        self._gauge = Gauge() if gpus else None
-        self._read: dict[int, tuple[float | None, str]] = {}
-        self._read_at = float("-inf")
-
     def devices(self) -> Devices:
-        """Return which device is whose, and how busy GPUs are, measured at most once a second."""
+        """Return which device is whose, and how busy it is, measured at most once a second."""
         found: dict[str, list[list[Any]]] = {}
-        now = time.monotonic()
-        fresh = now - self._read_at < _GAUGE_SECONDS
-        if not fresh:
-            self._read_at = now
-        for held in self.holdings():
-            if self._gauge is None:
-                busy: tuple[float | None, str] = (None, "a CPU slot has no utilisation counter")
-            elif fresh and held.ordinal in self._read:
-                busy = self._read[held.ordinal]
-            else:
-                busy = self._read[held.ordinal] = self._gauge.read(held.ordinal)
-            found.setdefault(held.node, []).append([held.place, held.job or None, busy[0], busy[1] or None])
+        for held, (busy, reason) in self.measure():
+            found.setdefault(held.node, []).append([held.place, held.job or None, busy, reason or None])
         return found
 
 
@@ -106,7 +87,9 @@ def local_engine(
     """
     nodes = offered_nodes(settings.shape, slots=settings.slots)
     _log.info("offering", nodes={node.name: f"{len(node.devices)} {node.model}" for node in nodes})
-    return _LocalEngine(Path(settings.home), details, nodes, clock, known=known)
+    slots_only = all(device.minor < 0 for node in nodes for device in node.devices)
+    treatment = Treatment(hide_gpus=slots_only and bool(take_census().gpus))
+    return _LocalEngine(Path(settings.home), details, nodes, clock, known=known, treatment=treatment)
 
 
 def offered_nodes(shape: str, *, slots: bool) -> tuple[LocalNode, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from divvy.adapters.local.cgroup import Containment
-from divvy.adapters.local.order import Settings
+from divvy.adapters.local.order import Treatment
 from divvy.fleet.job import StopCause
 
 pytestmark = pytest.mark.e2e
@@ -217,7 +217,7 @@ def test_a_run_that_takes_too_much_memory_is_stopped_and_says_so(world):
 
 
 def test_cpu_time_is_shared_by_slots_and_limited_on_demand(idle):
-    idle.options = {"settings": Settings(cores_per_slot=0.05)}
+    idle.options = {"treatment": Treatment(cores_per_slot=0.05)}
     engine = idle.open()
     idle.submit()
     if "cpu" not in engine.containment.base:

@@ -191,8 +191,26 @@ def test_a_second_engine_is_refused_and_a_useless_directory_too(world, directory
         type(world)(directory / "file").open()
 
 
-def test_nodes_are_announced_once_and_a_drain_is_kept(world):
-    assert [event.node.gpus for event in world.events if isinstance(event, NodeChanged)] == [4]
+def test_a_machine_offered_differently_lets_its_old_nodes_run_out(world):
+    def told():
+        changes = [event.node for event in world.events if isinstance(event, NodeChanged)]
+        world.events = [event for event in world.events if not isinstance(event, NodeChanged)]
+        return [(node.name, node.gpus, node.state.name) for node in changes]
+
+    (node,) = (event.node for event in world.events if isinstance(event, NodeChanged))
+    assert told() == [("here", 4, "UP")]
+    world.sh("j1", "sleep 60", gpus=3)
+    world.launch("j1")
+    world.started("j1")
+    world.close()
+    world.shape = (2, 2)
+    world.options = {"known": [node]}
+    world.open()
+    world.submit(world.order("j1"))
+    assert told() == [("here-1", 2, "UP"), ("here-2", 2, "UP"), ("here", 4, "DRAINING")]
+    world.halt("j1", StopCause.DRAINED)
+    assert world.stopped("j1").cause is StopCause.DRAINED
+    assert told() == [("here", 4, "DOWN")]
 
 
 # -- kills at every point ---------------------------------------------------------------------------

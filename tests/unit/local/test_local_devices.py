@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from divvy.adapters.local.devices import Book, announce, offer_gpus, offer_slots, parse_shape
+from divvy.adapters.local.devices import Book, announce, faded, fading, offer_gpus, offer_slots, parse_shape
 from divvy.adapters.local.nvml import Gauge, Gpu, model_of, take_census
 from divvy.errors import InputError
 from divvy.fleet.device import DEVICE_MODELS
@@ -189,13 +189,27 @@ def test_a_book_lets_be_what_is_offered_no_more():
 def test_nodes_are_announced_when_they_differ_from_what_is_known():
     offered = offer_slots("box", 1, 4)
     node = offered[0].to_node()
-    assert [change.node for change in announce(offered, [], 7)] == [node]
-    assert announce(offered, [node], 7) == []
+    assert [change.node for change in announce(offered, [], (), 7)] == [node]
+    assert announce(offered, [node], (), 7) == []
     drained = Node("box", 2, "cpu-slot", 1, "rail-1", NodeState.DRAINING, "by ada: new fans")
-    (change,) = announce(offered, [drained], 7)
+    (change,) = announce(offered, [drained], (), 7)
     assert change.node == Node("box", 4, "cpu-slot", 1, "rail-1", NodeState.DRAINING, "by ada: new fans")
-    (gone,) = announce((), [node], 7)
+    (gone,) = announce((), [node], (), 7)
     assert (gone.node.state, gone.node.cause) == (NodeState.DOWN, "no longer offered by the local engine")
-    assert announce((), [gone.node], 8) == []
-    (back,) = announce(offered, [gone.node], 9)
+    assert announce((), [gone.node], (), 8) == []
+    (back,) = announce(offered, [gone.node], (), 9)
     assert (back.node.state, back.node.cause) == (NodeState.UP, "")
+
+
+def test_a_node_that_is_offered_no_more_drains_while_something_runs_on_it():
+    node = offer_slots("box", 1, 4)[0].to_node()
+    changes = announce((), [node], {"box"}, 7)
+    assert changes[0].node.state is NodeState.DRAINING
+    assert fading(changes) == [changes[0].node]
+    down = faded(changes[0].node, 9)
+    assert (down.at, down.node.state, down.node.gpus) == (9, NodeState.DOWN, 4)
+    assert fading([down, *announce((), [node], (), 7)]) == []
+    (again,) = announce(
+        (), [changes[0].node], {"box"}, 8
+    )  # restarted meanwhile: said again, to be watched again
+    assert fading([again]) == [changes[0].node]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -120,11 +120,19 @@ def _devices(gpus: Iterable[Gpu]) -> tuple[Device, ...]:
     return tuple(Device(gpu.ordinal, gpu.uuid, gpu.minor) for gpu in gpus)
 
 
-def announce(offered: Sequence[LocalNode], known: Iterable[Node], at: int) -> list[NodeChanged]:
+def announce(
+    offered: Sequence[LocalNode], known: Iterable[Node], busy: Container[str], at: int
+) -> list[NodeChanged]:
     """Return what the state must hear about the nodes of this machine, given what it knows.
 
-    A drain that people asked for is kept; a node that is offered no more is down; one that is offered
-    again after that is up.
+    A drain that people asked for is kept. A node that is offered no more drains while runs are still on it
+    and is down afterwards (see `faded`); offered again, it is up again.
+
+    Args:
+        offered: What this machine is offered as.
+        known: Nodes as the state knows them.
+        busy: Names of nodes on which runs were found.
+        at: Now.
     """
     before = {node.name: node for node in known}
     changes: list[NodeChanged] = []
@@ -136,12 +144,25 @@ def announce(offered: Sequence[LocalNode], known: Iterable[Node], at: int) -> li
                 node = replace(node, state=old.state, cause=old.cause)
         if node != old:
             changes.append(NodeChanged(at, node))
-    changes += (
-        NodeChanged(at, replace(old, state=NodeState.DOWN, cause=_GONE))
-        for old in before.values()
-        if old.state is not NodeState.DOWN
-    )
+    for old in before.values():
+        if old.state is not NodeState.DOWN:
+            state = NodeState.DRAINING if old.name in busy else NodeState.DOWN
+            changes.append(NodeChanged(at, replace(old, state=state, cause=_GONE)))
     return changes
+
+
+def fading(changes: Iterable[NodeChanged]) -> list[Node]:
+    """Return the announced nodes that drain because they are offered no more."""
+    return [
+        change.node
+        for change in changes
+        if change.node.state is NodeState.DRAINING and change.node.cause == _GONE
+    ]
+
+
+def faded(node: Node, at: int) -> NodeChanged:
+    """Return that a node that is offered no more has become empty."""
+    return NodeChanged(at, replace(node, state=NodeState.DOWN))
 
 
 class Book:
@@ -181,6 +202,10 @@ class Book:
             for index in indices:
                 if index < len(holders):
                     holders[index] = key
+
+    def busy(self) -> set[str]:
+        """Return the names of the nodes on which runs hold devices, also of those offered no more."""
+        return {name for assignment in self._held.values() for name, _ in assignment}
 
     def release(self, key: str) -> None:
         """Free what a run holds, if anything."""

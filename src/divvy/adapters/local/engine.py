@@ -17,10 +17,10 @@ from typing import Final
 
 from divvy.adapters.local import cgroup, outcome
 from divvy.adapters.local.backoff import Backoff
-from divvy.adapters.local.devices import Book, LocalNode, announce
+from divvy.adapters.local.devices import Book, LocalNode, announce, faded, fading
 from divvy.adapters.local.meter import Busy, Holding, Meter
 from divvy.adapters.local.moment import Timekeeper
-from divvy.adapters.local.order import Settings, read_assignment, run_key
+from divvy.adapters.local.order import Treatment, read_assignment, run_key
 from divvy.adapters.local.runs import Shelf, Standing
 from divvy.adapters.local.shim.main import boot_id, steady_ms
 from divvy.adapters.local.starter import MachineError, Starter, SubmissionError
@@ -78,7 +78,7 @@ class LocalEngine:
         clock: Time of the events that this engine makes up; the shims bring their own.
         known: Nodes as the state knows them at the start.
         containment: What cgroups can do here; found out where not given.
-        settings: How every run is treated.
+        treatment: How every run is treated.
 
     Raises:
         UnavailableError: If the directory cannot be written.
@@ -94,7 +94,7 @@ class LocalEngine:
         *,
         known: Iterable[Node] = (),
         containment: cgroup.Containment | None = None,
-        settings: Settings | None = None,
+        treatment: Treatment | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self._clock = clock
@@ -113,10 +113,13 @@ class LocalEngine:
         self.containment = containment
         self._meter = Meter(containment)
         self._starter = Starter(
-            details, containment, self._book, settings or Settings(), self._switchboard.address
+            details, containment, self._book, treatment or Treatment(), self._switchboard.address
         )
-        self._events: list[Event] = list(announce(nodes, known, clock.now()))
+        self._events: list[Event] = []
         self._find()
+        changes = announce(nodes, known, self._book.busy(), clock.now())
+        self._fading = fading(changes)
+        self._events += changes
 
     # -- the port -------------------------------------------------------------------------------------
 
@@ -148,6 +151,7 @@ class LocalEngine:
         if self._told:
             self._evict()
         self._begin_waiting()
+        self._fade()
         return self._take()
 
     def _take(self) -> list[Event]:
@@ -205,6 +209,13 @@ class LocalEngine:
                 run.lost_at = self._times.of_file(shelf.last_sign())
             else:
                 shelf.unmark()
+
+    def _fade(self) -> None:
+        """Report nodes that are offered no more and on which nothing runs any longer."""
+        if self._fading:
+            busy = self._book.busy()
+            self._events += (faded(node, self._clock.now()) for node in self._fading if node.name not in busy)
+            self._fading = [node for node in self._fading if node.name in busy]
 
     def _hold(self, run: Run, stage: Stage) -> None:
         """Note a run that was begun earlier, and the devices that it holds."""

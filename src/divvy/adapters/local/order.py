@@ -18,7 +18,7 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Treatment:
     """How the engine treats every run.
 
     Attributes:
@@ -37,13 +37,13 @@ def run_key(job: str, attempt: int) -> str:
     return f"{directory_name(job)}.{attempt}"
 
 
-def limits(launch: LaunchSpec, assignment: Assignment, book: Book, settings: Settings) -> Limits:
+def limits(launch: LaunchSpec, assignment: Assignment, book: Book, treatment: Treatment) -> Limits:
     """Return what a run may use, given its devices."""
     slots = len(book.devices(assignment))
     return Limits(
         slots,
         launch.memory_bytes,
-        slots * settings.cores_per_slot,
+        slots * treatment.cores_per_slot,
         tuple(device.minor for device in book.others(assignment) if device.minor >= 0),
     )
 

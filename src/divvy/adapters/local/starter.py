@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from divvy.adapters.local.cgroup import Containment
 from divvy.adapters.local.devices import Assignment, Book
-from divvy.adapters.local.order import Settings, limits, order_document, run_key, slot_variables
+from divvy.adapters.local.order import Treatment, limits, order_document, run_key, slot_variables
 from divvy.adapters.local.runs import Shelf
 from divvy.control.launch import LaunchSpec
 from divvy.control.ports import Launch
@@ -31,14 +31,14 @@ class Starter:
         details: Returns what a job runs; raises `NotFoundError` where there is no such thing.
         containment: What cgroups can do here.
         book: Who holds which device.
-        settings: How every run is treated.
+        treatment: How every run is treated.
         notify: FIFO on which shims report.
     """
 
     details: Callable[[str], LaunchSpec]
     containment: Containment
     book: Book
-    settings: Settings
+    treatment: Treatment
     notify: str
 
     def start(self, launch: Launch, assignment: Assignment, shelf: Shelf) -> tuple[int, int]:
@@ -58,11 +58,11 @@ class Starter:
             assignment,
             devices,
             contained="devices" in self.containment.base,
-            hide_gpus=self.settings.hide_gpus,
+            hide_gpus=self.treatment.hide_gpus,
         )
         try:
             group = self.containment.create(
-                run_key(launch.job, launch.attempt), limits(detail, assignment, self.book, self.settings)
+                run_key(launch.job, launch.attempt), limits(detail, assignment, self.book, self.treatment)
             )
             order = order_document(
                 launch,
@@ -72,7 +72,7 @@ class Starter:
                 variables,
                 secrets.token_hex(16),
                 notify=self.notify,
-                switch=self.settings.switch_user,
+                switch=self.treatment.switch_user,
             )
             return shelf.begin(order)
         except OSError as error:
