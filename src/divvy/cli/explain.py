@@ -7,10 +7,24 @@ from typing import Annotated, Any, Final
 import typer
 
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_job, connect
-from divvy.cli.render import Column, Output, Span, age, clock, many, number, path, percent, state, whole
+from divvy.cli.render import (
+    NONE,
+    Column,
+    Output,
+    Span,
+    age,
+    clock,
+    many,
+    number,
+    path,
+    percent,
+    seconds,
+    state,
+    whole,
+)
 
 _AHEAD: Final = (Column("Ahead"), Column("Account"), Column("Devices", right=True), Column("Why", shrink=20))
-_HISTORY: Final = (Column("When"), Column("Event"), Column("What", shrink=20))
+_HISTORY: Final = (Column("When"), Column("What", shrink=20))
 
 
 def verb(
@@ -44,9 +58,7 @@ def _say(output: Output, explanation: dict[str, Any]) -> None:
         if reason["code"] != headline["code"]:
             screen.line("  also: ", reason["text"], Span(f"  [{reason['code']}]", "dim"))
     if explanation["numbers"]:
-        figures = ", ".join(
-            f"{key.replace('_', ' ')} {_figure(v)}" for key, v in explanation["numbers"].items()
-        )
+        figures = ", ".join(_figure(key, value) for key, value in explanation["numbers"].items())
         screen.line(Span("  figures: ", "dim"), figures)
     if explanation["account"]:
         screen.line()
@@ -66,12 +78,22 @@ def _say(output: Output, explanation: dict[str, Any]) -> None:
             screen.line("  - ", text)
     if explanation["history"]:
         screen.line()
-        screen.table(_HISTORY, [(clock(h["at"]), h["event"], h["text"]) for h in explanation["history"]])
+        screen.table(_HISTORY, [(clock(h["at"]), _happened(h)) for h in explanation["history"]])
     screen.line(age(explanation))
 
 
-def _figure(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _figure(name: str, value: object) -> str:
+    """Return one of the numbers that the codes stand on, with its name."""
+    words = name.removesuffix("_seconds").replace("_", " ")
+    if isinstance(value, float):
+        return f"{words} {seconds(value) if name.endswith('_seconds') else f'{value:.3g}'}"
+    return f"{words} {NONE if value is None else value}"
+
+
+def _happened(entry: dict[str, Any]) -> str:
+    """Return an entry of the history; its text mostly begins with the event itself."""
+    event, text = str(entry["event"]).replace("_", " "), str(entry["text"])
+    return text if text.startswith(event) else f"{event}: {text}"
 
 
 def _say_account(output: Output, account: dict[str, Any]) -> None:

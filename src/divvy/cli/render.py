@@ -292,8 +292,10 @@ def whole(value: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Return a figure with fixed digits, ``-`` where there is none."""
-    return NONE if value is None else f"{value:,.{digits}f}"
+    """Return a figure with fixed digits, more for a small one, ``-`` where there is none."""
+    if value is None:
+        return NONE
+    return f"{value:.2g}" if digits == 1 and 0 < abs(value) < 0.95 else f"{value:,.{digits}f}"
 
 
 def percent(part: float | None, digits: int = 0) -> str:

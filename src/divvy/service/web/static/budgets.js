@@ -62,7 +62,7 @@ export function draw({ budget, view, days, statement, history }, params) {
 // -- the tree -----------------------------------------------------------------------------------------
 
 function tree(accounts, view, params) {
-  const head = [["Account"], ["Share", "num"], ["Balance"], ["Served", "num"], ["Used / owed, GPU-hours"], ["Held", "num"], ["Floor", "num"], ["Free work", "num"], ["Waiting", "num"], ["Share", "act"]];
+  const head = [["Account"], ["Share", "num"], ["Balance"], ["Served", "num"], ["Used / owed, GPU-hours"], ["Held", "num"], ["Floor", "num"], ["Unallocated", "num"], ["Waiting", "num"], ["Share", "act"]];
   return h(
     "table",
     { class: "rows wide tree" },
@@ -93,7 +93,7 @@ function row(one, view, params) {
     cell("Used / owed", usage(one)),
     cell("Held", number(one.held), "num"),
     cell("Floor", number(one.floor), "num"),
-    cell("Free work", number(one.unallocated), "num"),
+    cell("Unallocated", number(one.unallocated), "num"),
     cell("Waiting", one.waiting ? [number(one.waiting), h("span", { class: "sub" }, `for ${number(one.waiting_gpus)}`)] : "0", "num"),
     h(
       "td",

@@ -20,7 +20,7 @@ export function draw({ job, explanation }) {
     h(
       "header",
       { class: "drawer-head" },
-      h("div", {}, h("h2", { id: "drawer-title" }, job.id), chip(job.state), example(job.name)),
+      h("div", {}, h("h2", { id: "drawer-title", tabindex: "-1", autofocus: true }, job.id), chip(job.state), example(job.name)),
       h("form", { method: "dialog" }, h("button", { class: "quiet", "aria-label": "Close" }, "Close")),
     ),
     h("p", { class: "dim" }, `${job.name || "unnamed"}, ${many(job.gpus, "device")}, by ${job.author}`),
@@ -95,16 +95,29 @@ function facts(job, explanation) {
     ["Note", job.note || NONE],
     ["Exit code", job.exit_code === null ? NONE : String(job.exit_code)],
     ["Command", job.argv ? job.argv.join(" ") : "not shown to you"],
-    ...Object.entries(explanation.numbers).map(([key, value]) => [key.replaceAll("_", " "), typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? NONE)]),
+    ...Object.entries(explanation.numbers).map(figure),
   ];
   return [h("h3", {}, "Figures"), h("dl", {}, rows.filter(([, value]) => value !== NONE).map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]))];
+}
+
+/** Return one of the numbers that the codes stand on, with its name. */
+function figure([key, value]) {
+  const name = key.replace(/_seconds$/, "").replaceAll("_", " ");
+  if (typeof value !== "number") return [name, value || NONE];
+  return [name, key.endsWith("_seconds") ? duration(value) : String(Number(value.toPrecision(4)))];
+}
+
+/** Return an entry of the history; its text mostly begins with the event itself. */
+function happened({ event, text }) {
+  const word = event.replaceAll("_", " ");
+  return text.startsWith(word) ? [h("b", {}, word), text.slice(word.length)] : [h("b", {}, word), " ", text];
 }
 
 function past(history) {
   if (!history.length) return null;
   return [
     h("h3", {}, "What happened"),
-    h("ol", { class: "timeline" }, history.map((one) => h("li", {}, h("time", {}, clock(one.at)), h("b", {}, one.event), " ", one.text))),
+    h("ol", { class: "timeline" }, history.map((one) => h("li", {}, h("time", {}, clock(one.at)), happened(one)))),
   ];
 }
 

@@ -4,12 +4,13 @@ import { get } from "./api.js";
 import { h } from "./dom.js";
 import { many, number, percent } from "./format.js";
 import * as heatgrid from "./heatgrid.js";
-import { chip, DEVICE_STATES, elsewhere, empty } from "./parts.js";
+import { account, chip, DEVICE_STATES, elsewhere, empty } from "./parts.js";
 
 export const title = "Fleet";
 
 /** From this many devices on, one canvas takes the place of an element for each device. */
 const MANY_DEVICES = 512;
+const MOST_HOLDERS = 8;
 
 export async function load() {
   const status = await get("/v1/status");
@@ -30,6 +31,7 @@ export function draw({ status }, params) {
   return [
     heading(status),
     summary(totals, nodes),
+    holders(status),
     h(
       "div",
       { class: "tools" },
@@ -123,6 +125,44 @@ function summary(totals, nodes) {
       h("li", { title: "how busy a device is, where that is known" }, h("i", { class: "use" }, h("i", { style: { height: "60%" } })), h("span", {}, "Utilisation")),
       h("li", { title: "the engine cannot tell; the reason is beside the node" }, h("i", { class: "use", "data-unknown": true }), h("span", {}, "Not known")),
     ),
+  );
+}
+
+/** Return who has the devices now: the leaf accounts that hold or want most, each with its share marked. */
+function holders({ accounts, totals }) {
+  const leaves = accounts.filter((one) => one.leaf && (one.held || one.unallocated || one.waiting));
+  const weight = (one) => one.held + one.unallocated + one.waiting_gpus / 1000;
+  const shown = leaves.sort((a, b) => weight(b) - weight(a)).slice(0, MOST_HOLDERS);
+  if (!shown.length) return null;
+  const part = (count) => `${Math.min((count / Math.max(totals.gpus, 1)) * 100, 100)}%`;
+  return h(
+    "section",
+    { class: "holders", "aria-label": "Who has the devices" },
+    h("h2", {}, "Who has the devices ", h("span", { class: "dim aside" }, "the mark is the account's share")),
+    h(
+      "ul",
+      {},
+      shown.map((one) =>
+        h(
+          "li",
+          { "data-key": one.path },
+          h("a", { href: `#/budgets?account=${encodeURIComponent(one.path)}` }, account(one.path)),
+          h(
+            "span",
+            { class: "held", title: `the mark is its share of the fleet: ${percent(one.effective_share, 1)}` },
+            h("i", { "data-state": "protected", style: { width: part(one.held) } }),
+            one.unallocated ? h("i", { "data-state": "unallocated", style: { width: part(one.unallocated) } }) : null,
+            h("em", { style: { left: part(one.effective_share * totals.gpus) } }),
+          ),
+          h(
+            "span",
+            { class: "dim" },
+            `${number(one.held)} held${one.unallocated ? ` + ${number(one.unallocated)} unallocated` : ""}${one.waiting ? `, ${number(one.waiting_gpus)} wanted` : ""}`,
+          ),
+        ),
+      ),
+    ),
+    leaves.length > shown.length ? h("a", { href: "#/budgets" }, `all ${leaves.length} accounts`) : null,
   );
 }
 

@@ -27,10 +27,11 @@ export function percent(part, digits = 0) {
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
-/** Return a count or an amount, with thousands separated. */
+/** Return a count or an amount: thousands separated, small ones with two figures that count. */
 export function number(value, digits = null) {
   if (value === null || value === undefined) return NONE;
   if (digits !== null) return value.toFixed(digits);
+  if (value !== 0 && Math.abs(value) < 0.95) return String(Number(value.toPrecision(2)));
   return (Math.abs(value) < 100 ? tenths : grouped).format(value);
 }
 

@@ -17,7 +17,7 @@ export function draw({ node }) {
     h(
       "header",
       { class: "drawer-head" },
-      h("div", {}, h("h2", { id: "drawer-title" }, node.name), chip(node.state)),
+      h("div", {}, h("h2", { id: "drawer-title", tabindex: "-1", autofocus: true }, node.name), chip(node.state)),
       h("form", { method: "dialog" }, h("button", { class: "quiet", "aria-label": "Close" }, "Close")),
     ),
     h("p", { class: "dim" }, `${node.model}${node.domain ? `, ${node.domain}` : ""}, ${node.free} of ${node.gpus} free${node.cause ? `; ${node.cause}` : ""}`),

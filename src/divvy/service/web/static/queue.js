@@ -14,8 +14,13 @@ const KINDS = [
   ["ended", "Ended"],
 ];
 
+function kindOf(params) {
+  const asked = params.get("state");
+  return KINDS.some(([kind]) => kind === asked) ? asked : "waiting";
+}
+
 function pathOf(params) {
-  const kind = params.get("state") ?? "waiting";
+  const kind = kindOf(params);
   const query = new URLSearchParams();
   if (kind !== "waiting") query.set("state", kind);
   if (params.get("account")) query.set("account", params.get("account"));
@@ -29,7 +34,7 @@ export async function load(params) {
 }
 
 export function draw({ answer, accounts }, params) {
-  const kind = params.get("state") ?? "waiting";
+  const kind = kindOf(params);
   const chosen = params.get("account") ?? "";
   const waiting = kind === "waiting";
   const command = ["divvy queue", waiting ? "" : `--state ${kind}`, chosen ? `--account ${chosen}` : "", "--json"];
@@ -51,7 +56,7 @@ export function draw({ answer, accounts }, params) {
         accounts.map((one) => h("option", { value: one.path, selected: one.path === chosen }, one.path)),
       ),
     ),
-    answer.jobs.length ? (waiting ? waitingTable(answer.jobs, params) : jobsTable(answer.jobs, params)) : nothing(kind, chosen, accounts),
+    answer.jobs.length ? TABLES[kind](answer.jobs, params) : nothing(kind, chosen, accounts),
     waiting && answer.total > answer.jobs.length ? h("p", { class: "dim" }, `The first ${answer.jobs.length} of ${number(answer.total)}.`) : null,
     elsewhere(command.filter(Boolean).join(" "), pathOf(params)),
   ];
@@ -117,8 +122,28 @@ function waitingTable(jobs, params) {
   );
 }
 
-function jobsTable(jobs, params) {
-  const head = [["Job"], ["Account"], ["State"], ["Devices", "num"], ["Ran for", "num"], ["Protected until", "num"], ["Where"], ["Exit", "num"]];
+function runningTable(jobs, params) {
+  const head = [["Job"], ["Account"], ["State"], ["Devices", "num"], ["Runs for", "num"], ["Protected until", "num"], ["Where"]];
+  return table(
+    head,
+    jobs.map((job) =>
+      h(
+        "tr",
+        { "data-key": job.id, "data-act": "open", "data-name": job.id },
+        cellOf("Job", name(job, params)),
+        cellOf("Account", account(job.account)),
+        cellOf("State", chip(job.state)),
+        cellOf("Devices", number(job.gpus), "num"),
+        cellOf("Runs for", duration(job.running_seconds), "num"),
+        cellOf("Protected until", clock(job.protected_until_at), "num"),
+        cellOf("Where", job.placement.map((place) => `${place.node} \u00d7${place.gpus}`).join(", ") || NONE),
+      ),
+    ),
+  );
+}
+
+function endedTable(jobs, params) {
+  const head = [["Job"], ["Account"], ["State"], ["Devices", "num"], ["Ran for", "num"], ["Ended", "num"], ["Exit", "num"], ["Note"]];
   return table(
     head,
     jobs.map((job) =>
@@ -130,13 +155,15 @@ function jobsTable(jobs, params) {
         cellOf("State", chip(job.state)),
         cellOf("Devices", number(job.gpus), "num"),
         cellOf("Ran for", duration(job.running_seconds), "num"),
-        cellOf("Protected until", clock(job.protected_until_at), "num"),
-        cellOf("Where", job.placement.map((place) => `${place.node} \u00d7${place.gpus}`).join(", ") || NONE),
+        cellOf("Ended", clock(job.ended_at), "num"),
         cellOf("Exit", job.exit_code === null ? NONE : String(job.exit_code), "num"),
+        cellOf("Note", job.note || NONE),
       ),
     ),
   );
 }
+
+const TABLES = { waiting: waitingTable, running: runningTable, ended: endedTable };
 
 export const actions = {
   account: (element, { navigate }) => navigate({ account: element.value || null }),

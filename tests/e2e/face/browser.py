@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, Playwright, Request
 
-ARTIFACTS: Final = Path(__file__).parents[2] / "artifacts"
+ARTIFACTS: Final = Path(__file__).parents[3] / "artifacts"
 FLAGS: Final = (
     "--headless",
     "--no-sandbox",

@@ -347,7 +347,7 @@ class FakeFleet:
         account = body["account"]
         if account not in LEAVES:
             raise RefusedError(
-                404,
+                422,
                 "account-unknown",
                 f"no account {account!r}",
                 path="account",
