@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import socketserver
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -202,6 +203,11 @@ class Server(ThreadingHTTPServer):
         else:
             socketserver.TCPServer.server_bind(self)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that leaves in the middle of a request; anything else is a fault."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
     def get_request(self) -> tuple[socket.socket, Any]:
         request, address = super().get_request()
         return request, address or ("unix", 0)
@@ -223,8 +229,6 @@ class Server(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
-    import sys
-
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 6
     socket_path = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     with Server(FakeFleet(nodes), socket_path) as running:
