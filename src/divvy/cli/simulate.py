@@ -236,15 +236,10 @@ def _print(output: Output, report: dict[str, Any]) -> None:
         f"node(s), {trace['demand_over_supply']:.1f}x demand; contracts {report['contract']}, "
         f"{len(report['seeds'])} seed(s)"
     )
-    for note in trace["notes"]:
-        screen.line(Span(f"note: {note}", "yellow"))
-    if trace["skipped"]:
-        screen.line(Span(f"{trace['skipped']} malformed rows were left out:", "yellow"))
-        for fault in trace["faults"]:
-            screen.line(f"  {fault}")
-    if report["unclaimed"]:
-        listed = ", ".join(f"{name} ({count} jobs)" for name, count in report["unclaimed"].items())
-        screen.line(Span(f"no account claims: {listed}; they were run unfunded", "yellow"))
+    for text in _warnings(report):
+        screen.line(Span(text, "yellow"))
+    for fault in trace["faults"]:
+        screen.line(f"  {fault}")
     screen.table(_COLUMNS, [_row(entry) for entry in report["policies"]])
     screen.line(
         Span(
@@ -261,6 +256,25 @@ def _print(output: Output, report: dict[str, Any]) -> None:
                 f"{entry['policy']}: the idle account got {got} of its week; no other held less than {least} "
                 "of its share in any hour"
             )
+
+
+def _warnings(report: dict[str, Any]) -> Iterator[str]:
+    """Yield what a reader must know before believing the figures."""
+    trace = report["trace"]
+    yield from (f"note: {note}" for note in trace["notes"])
+    if trace["declared_above_cap"]:
+        yield f"{trace['declared_above_cap']} jobs declare more than the cap on minimum runtimes; it was cut"
+    if report["unclaimed"]:
+        listed = ", ".join(f"{name} ({count} jobs)" for name, count in report["unclaimed"].items())
+        yield f"no account claims: {listed}; they were run unfunded"
+    for entry in report["policies"]:
+        name, left = entry["policy"], entry["never_started"]
+        if left and "reclaim" not in entry:
+            yield f"{name}: {left:g} jobs never started; too large for the fleet?"
+        if entry["refused"]:
+            yield f"{name}: the state refused {len(entry['refused'])} events: {entry['refused'][0]}"
+    if trace["skipped"]:
+        yield f"{trace['skipped']} malformed rows were left out:"
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

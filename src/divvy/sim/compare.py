@@ -95,6 +95,9 @@ def _describe(comparison: Comparison) -> dict[str, Any]:
             "gpu_hours": gpu_hours(sum(demand.values())),
             "demand_over_supply": sum(demand.values()) / span / scenario.gpus,
             "larger_than_fleet": sum(1 for job in trace.jobs if job.gpus > scenario.gpus),
+            "declared_above_cap": sum(
+                1 for job in trace.jobs if (job.min_runtime or 0) > scenario.budget.policy.max_min_runtime
+            ),
             "skipped": len(trace.skipped),
             "faults": [str(fault) for fault in trace.skipped[:_LISTED]],
             "notes": list(trace.notes),

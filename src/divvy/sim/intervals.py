@@ -22,7 +22,9 @@ def t95(freedom: int) -> float:
         raise ValueError("an interval needs at least two values")
     if freedom <= len(_T95):
         return _T95[freedom - 1]
-    return _Z95 + (_Z95**3 + _Z95) / (4 * freedom)
+    first = (_Z95**3 + _Z95) / 4
+    second = (5 * _Z95**5 + 16 * _Z95**3 + 3 * _Z95) / 96
+    return _Z95 + first / freedom + second / freedom**2
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -177,7 +177,7 @@ def measure(replay: Replay, window: Window) -> Figures:
 
 def _over(part: float, whole: float) -> float:
     """Return a ratio; nan where there is nothing to compare with."""
-    return part / whole if whole else float("nan")
+    return float(part) / float(whole) if whole else float("nan")
 
 
 def _useful(columns: _Columns, chosen: np.ndarray, grid: Ints) -> int:

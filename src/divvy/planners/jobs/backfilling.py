@@ -59,7 +59,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
         self._follow(snapshot, context.now)
         decisions: list[Decision] = []
         waits: tuple[tuple[int, Wait], ...] = ()
-        blocked = self._in_order(snapshot.jobs, decisions)
+        blocked = self._in_order(snapshot.jobs, context.now, decisions)
         if blocked is not None:
             row, queue = blocked
             waits = ((row, self._wait(snapshot, row)),)
@@ -154,7 +154,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
 
     # -- the rule -------------------------------------------------------------------------------------
 
-    def _in_order(self, jobs: JobTable, decisions: list[Decision]) -> tuple[int, LimitQueue] | None:
+    def _in_order(self, jobs: JobTable, now: int, decisions: list[Decision]) -> tuple[int, LimitQueue] | None:
         """Start jobs in order until one does not fit; return it, None if nobody is left.
 
         A job that the fleet in service could not hold even when empty is passed over.
@@ -167,21 +167,19 @@ class BackfillingPlanner(ABC, Generic[Rank]):
             placement = self._room.find(*queue.shape)
             if placement is None:
                 return row, queue
-            self._start(jobs, row, queue, placement, Reason.STARTED_FREE, decisions)
+            self._start(jobs, now, Found(row, row, queue, placement), Reason.STARTED_FREE, decisions)
 
     def _start(
-        self,
-        jobs: JobTable,
-        row: int,
-        queue: LimitQueue,
-        placement: Placement,
-        reason: Reason,
-        decisions: list[Decision],
+        self, jobs: JobTable, now: int, found: Found[Any], reason: Reason, decisions: list[Decision]
     ) -> None:
+        """Give devices to a job, in the indices too: the next reservation must know of its end."""
+        _, row, queue, placement = found
+        spec = jobs.spec[row]
         self._room.take(placement)
+        self._timeline.begin(row, now + limit_of(spec), placement)
         queue.remove(row)
         self._touched(queue)
-        decisions.append(Start(row, placement, jobs.spec[row].allocated, reason))
+        decisions.append(Start(row, placement, spec.allocated, reason))
 
     def _backfill(self, snapshot: Snapshot, shape: Shape, now: int, decisions: list[Decision]) -> None:
         """Start later jobs that do not delay the reservation of the blocked one."""
@@ -198,9 +196,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
                 held = held._replace(
                     spare=tuple((node, spare - used.get(node, 0)) for node, spare in held.spare)
                 )
-            self._start(
-                snapshot.jobs, found.row, found.queue, found.placement, Reason.STARTED_BACKFILL, decisions
-            )
+            self._start(snapshot.jobs, now, found, Reason.STARTED_BACKFILL, decisions)
 
     def _candidate(self, held: Reservation | None, now: int) -> Found[Rank] | None:
         """Return the first job that may start now, and where."""

@@ -93,12 +93,9 @@ class FairTree:
         self._share = np.divide(
             raw, sums[self._parent], out=np.zeros(len(tree)), where=sums[self._parent] > 0
         )
-        depth = len(self._levels) - 1
-        self._rows = np.zeros((0, 0), dtype=np.int64)
-        # A leaf above the deepest level stands for itself on the levels below it.
-        self._lineage = {
-            leaf: (*tree.lineage[leaf], *(leaf,) * (depth - tree.depth[leaf])) for leaf in tree.leaves
-        }
+        self._tree = tree
+        self._rows = np.zeros((len(self._levels), 0), dtype=np.int64)
+        self._depth = np.zeros(0, dtype=np.int64)
 
     def factors(self, leaves: Sequence[int], usage: Floats) -> Floats:
         """Return the fair-share factor of every association, from 1 (first) down to above 0.
@@ -115,12 +112,15 @@ class FairTree:
         # U / S, so that the smallest goes first: no usage before any usage, no share after everybody.
         part = np.divide(used, used[self._parent], out=np.zeros(len(used)), where=used[self._parent] > 0)
         level_fs = np.divide(part, self._share, out=np.full(len(used), np.inf), where=self._share > 0)
-        if self._rows.shape[1] != count:  # associations are only ever added
-            self._rows = np.array([self._lineage[leaf] for leaf in leaves]).T
+        if len(self._depth) != count:  # associations are only ever added
+            self._locate(leaves)
         users = np.bincount(account, minlength=len(used))
         whole = used[account]
         own = np.divide(usage * users[account], whole, out=np.zeros(count), where=whole > 0)
-        keys = [*(level_fs[rows] for rows in self._rows), own]
+        # One key per level on the way down; a user stands where its account has its children, before an
+        # account that ties with it.
+        keys = np.where(self._rows < 0, -np.inf, level_fs[self._rows])
+        keys[self._depth, np.arange(count)] = own
         order = np.lexsort(keys[::-1])
         changed = np.zeros(count, dtype=bool)
         for key in keys:
@@ -130,3 +130,11 @@ class FairTree:
         factors = np.empty(count)
         factors[order] = (count - first) / count
         return factors
+
+    def _locate(self, leaves: Sequence[int]) -> None:
+        """Note the accounts above every association, level by level, -1 where there are no more."""
+        self._depth = np.array([self._tree.depth[leaf] for leaf in leaves])
+        self._rows = np.full((len(self._levels), len(leaves)), -1)
+        for number, leaf in enumerate(leaves):
+            lineage = self._tree.lineage[leaf]
+            self._rows[: len(lineage), number] = lineage

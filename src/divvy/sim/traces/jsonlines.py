@@ -168,6 +168,14 @@ def _rows(data: bytes, findings: Findings) -> tuple[list[tuple[int, TraceJob]], 
         values = _read(number, document, _JOB, _JOB_NEEDS, findings)
         if values is None:
             continue
+        if values.get("per_node") and values["gpus"] % values["per_node"]:
+            findings.fault(
+                number,
+                "trace-value",
+                f"per_node: {values['gpus']} devices do not divide into nodes of {values['per_node']}",
+                f"a divisor of {values['gpus']}, or 0",
+            )
+            continue
         known = ids.setdefault(values.setdefault("id", f"d{number}"), number)
         if known != number:
             findings.fault(number, "trace-duplicate", f"id {values['id']!r} was used in line {known}", "once")
