@@ -90,6 +90,10 @@ class JobIndex:
         self._version = -1
         self._tree: AccountTree | None = None
         self.dirty: set[int] = set()
+        self.supply = 0
+        """Grows whenever what could be given to anybody changes."""
+        self.in_vain: dict[tuple[int, int, int, str], tuple[int, frozenset[int]]] = {}
+        """Per (account, shape) the supply and the donors with which a search for victims failed."""
 
     def catch_up(self, snapshot: Snapshot, now: int) -> None:
         """Bring the index to the snapshot's version and to the time of the pass."""
@@ -114,6 +118,8 @@ class JobIndex:
 
     def _rebuild(self, snapshot: Snapshot) -> None:
         self._tree = tree = snapshot.tree
+        self.supply += 1
+        self.in_vain.clear()
         self.shares = [float(share) for share in tree.share]
         """Part of the whole fleet that each tree row is owed."""
         self.accounts: dict[int, Account] = {row: Account(row) for row in tree.leaves}
@@ -261,6 +267,7 @@ class JobIndex:
 
     def _settle(self, node: Node, row: int) -> None:
         """Set a node's free devices from what is taken."""
+        self.supply += 1
         free = node.gpus - self._taken[row] if node.state is NodeState.UP else 0
         self.free.set_free(row, free)
         spare = self._spare[row] if node.state is NodeState.UP else 0
@@ -292,6 +299,14 @@ class JobIndex:
         """Return the weight a job would hold: that of its model, or of the lightest there is."""
         return head.gpus * (self._unit.get(head.model) or min(self._unit.values(), default=1))
 
+    def loose_weight(self) -> float:
+        """Return an upper bound of the weight of the free devices and those of unallocated runs."""
+        return self.loose.total * max(self._unit.values(), default=1)
+
+    def runs_of(self, account: Account) -> list[Run]:
+        """Return the allocated runs of an account."""
+        return [run for run in self.runs.values() if run.account == account.row and run.allocated]
+
     def spare_heads(self, account: Account) -> list[Head]:
         """Return the first unallocated job of every shape of an account, by priority and age."""
         ready = account.spare.ready()
@@ -302,6 +317,7 @@ class JobIndex:
     # -- time -------------------------------------------------------------------------------------------
 
     def _expose(self, run: Run) -> None:
+        self.supply += 1
         account = self.accounts[run.account]
         account.interruptible[run.row] = run
         account.interruptible_ranks[run.rank] = account.interruptible_ranks.get(run.rank, 0) + 1

@@ -38,8 +38,38 @@ class Taken(NamedTuple):
     protected: bool
 
 
+class _Side(NamedTuple):
+    """An account from which a requester may take, and how.
+
+    Attributes:
+        donor: The account.
+        guards: Tree rows that must stay at or above their floor.
+        room: Weight that may be taken before one of them falls to its floor.
+        over: Balance of the donor's side where the paths part.
+        mine: Tree row of the requester's side there.
+    """
+
+    donor: Account
+    guards: tuple[int, ...]
+    room: float
+    over: float
+    mine: int
+
+
+class _Claim:
+    """What an account could take at best, whatever its job: an upper bound that most jobs fail already."""
+
+    __slots__ = ("donors", "room", "searches", "sides")
+
+    def __init__(self, sides: list[_Side]) -> None:
+        self.sides = sides
+        self.donors = frozenset(side.donor.row for side in sides)
+        self.room = sum(side.room for side in sides)
+        self.searches: dict[tuple[int, ...], VictimSearch] = {}
+
+
 class Reclaim:
-    """Answers for one pass; reads the index, changes nothing.
+    """Answers for one pass; reads the index, changes nothing but the memory of what was in vain.
 
     Args:
         index: Holdings, tentative ones of this pass included.
@@ -56,12 +86,12 @@ class Reclaim:
         self._balances = balances
         self._floors = floors
         self._donors: list[Account] | None = None
-        self._hopeless: set[tuple[int, int, int, str]] = set()
+        self._claims: dict[int, _Claim] = {}
 
     def holdings_changed(self) -> None:
         """Forget what was found out so far: runs came or went."""
         self._donors = None
-        self._hopeless.clear()
+        self._claims.clear()
 
     def donors(self) -> list[Account]:
         """Return the accounts from which anybody at all could take something now."""
@@ -100,26 +130,28 @@ class Reclaim:
 
     def from_others(self, account: Account, head: Head) -> Taken | None:
         """Return room made by more over-served accounts, or None."""
-        if not self.donors():
+        claim = self._claim(account)
+        index = self._index
+        if not claim.sides or index.weight(head) > claim.room + index.loose_weight():
             return None
-        key = (account.row, head.gpus, head.per_node, head.model)
-        if key in self._hopeless:
+        shape = (account.row, head.gpus, head.per_node, head.model)
+        vain = index.in_vain.get(shape)
+        if vain is not None and vain[0] == index.supply and claim.donors <= vain[1]:
             return None
-        candidates, spare, sides = self._candidates(account, head)
-        needed = head.gpus - self._index.loose.total
-        found = None
-        if candidates and sum(candidate.run.gpus for candidate in candidates) >= needed:
-            found = VictimSearch(self._index, candidates, spare).find(self._request(head))
+        sides = [side for side in claim.sides if self._eligible(account, side, head)]
+        found = self._search(claim, sides).find(self._request(head)) if sides else None
         if found is None:
-            self._hopeless.add(key)
+            if len(sides) == len(claim.sides):
+                index.in_vain[shape] = (index.supply, claim.donors)
             return None
         placement, runs = found
-        victims = []
-        for run in runs:
-            if run.allocated:
-                victims.append((run, Reason.PREEMPTED_RECLAIM, *sides[run.account]))
-            else:
-                victims.append((run, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0))
+        balances = {side.donor.row: (side.over, self._compared(side.mine, head)) for side in sides}
+        victims = [
+            (run, Reason.PREEMPTED_RECLAIM, *balances[run.account])
+            if run.allocated
+            else (run, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0)
+            for run in runs
+        ]
         return Taken(placement, victims, Reason.STARTED_BY_RECLAIM, protected=True)
 
     def own_swap(self, account: Account, head: Head) -> Taken | None:
@@ -151,15 +183,13 @@ class Reclaim:
         """Return why a job that was tried could not be started; ``first`` is the account ahead of all."""
         index = self._index
         free, loose = index.free.total, index.loose.total
-        candidates, _, _ = self._candidates(account, head)
-        reclaimable = sum(candidate.run.gpus for candidate in candidates)
+        sides = [side for side in self._claim(account).sides if self._eligible(account, side, head)]
+        reclaimable = sum(run.gpus for side in sides for run in side.donor.interruptible.values())
         protected = sum(
             run.gpus
-            for run in index.runs.values()
-            if run.allocated
-            and run.account != account.row
-            and run.row not in index.accounts[run.account].interruptible
-            and self._may_take(account.row, run.account, head)
+            for side in sides
+            for run in index.runs_of(side.donor)
+            if run.row not in side.donor.interruptible
         )
         if index.free.node_size(head.model) == 0:
             reason = Reason.WAIT_MODEL
@@ -177,53 +207,60 @@ class Reclaim:
 
     # -- the rules --------------------------------------------------------------------------------------
 
-    def _candidates(
-        self, account: Account, head: Head
-    ) -> tuple[list[Candidate], dict[int, float], dict[int, tuple[float, float]]]:
-        """Return who may be preempted for a job, the room above the floors, the balances per account."""
-        held, floors, band = self._index.held, self._floors, self._policy.band
-        candidates: list[Candidate] = []
-        spare: dict[int, float] = {}
-        sides: dict[int, tuple[float, float]] = {}
-        for donor in self.donors():
-            if donor is account or not self._may_take(account.row, donor.row, head):
-                continue
-            mine, theirs = self._tree.parting(account.row, donor.row)
-            guards = (donor.row,) if theirs == donor.row else (donor.row, theirs)
-            for row in guards:
-                spare[row] = held[row] - floors[row]
-            over = self._balances.of(theirs)
-            sides[donor.row] = over, self._compared(mine, head)
-            level = int(min(over, 1e6) / band) if band > 0 else 0
-            room = min(spare[row] for row in guards)
-            candidates += [
-                Candidate(run, level, guards) for run in donor.interruptible.values() if run.weight <= room
-            ]
-        return candidates, spare, sides
+    def _claim(self, account: Account) -> _Claim:
+        """Return from whom an account may take at all, the entry charge of a job left out."""
+        claim = self._claims.get(account.row)
+        if claim is None:
+            sides = [side for donor in self.donors() if (side := self._side(account, donor)) is not None]
+            claim = self._claims[account.row] = _Claim(sides)
+        return claim
 
-    def _may_take(self, taker: int, donor: int, head: Head) -> bool:
-        """Return whether an account may take from another one at all (protection and size apart)."""
-        mine, theirs = self._tree.parting(taker, donor)
+    def _side(self, account: Account, donor: Account) -> _Side | None:
+        if donor is account:
+            return None
+        mine, theirs = self._tree.parting(account.row, donor.row)
         held, floors = self._index.held, self._floors
-        if held[donor] <= floors[donor] or held[theirs] <= floors[theirs]:
-            return False
-        if not (self._has_enough(donor) and self._has_enough(theirs)):
-            return False
-        if self._below_floor(taker, mine, head):
+        room = held[donor.row] - floors[donor.row]
+        guards: tuple[int, ...] = (donor.row,)
+        if theirs != donor.row:
+            guards = (donor.row, theirs)
+            room = min(room, held[theirs] - floors[theirs])
+            if room <= 0 or not self._has_enough(theirs):
+                return None
+        over = self._balances.of(theirs)
+        below = held[account.row] < floors[account.row] and held[mine] < floors[mine]
+        if not below and over <= self._balances.of(mine) + self._policy.margin:
+            return None
+        return _Side(donor, guards, room, over, mine)
+
+    def _eligible(self, account: Account, side: _Side, head: Head) -> bool:
+        """Return whether a side may be taken from for this very job."""
+        if side.over > self._compared(side.mine, head) + self._policy.margin:
             return True
-        return self._balances.of(theirs) > self._compared(mine, head) + self._policy.margin
-
-    def _below_floor(self, leaf: int, mine: int, head: Head) -> bool:
-        """Return whether a job only brings its account up to what it may hold at any time."""
-        held, floors = self._index.held, self._floors
-        if held[leaf] >= floors[leaf] or held[mine] >= floors[mine]:
+        held, floors, index = self._index.held, self._floors, self._index
+        if held[account.row] >= floors[account.row] or held[side.mine] >= floors[side.mine]:
             return False
-        return held[leaf] + self._index.weight(head) <= self._index.shares[leaf] * self._index.capacity
+        return held[account.row] + index.weight(head) <= index.shares[account.row] * index.capacity
 
     def _compared(self, mine: int, head: Head) -> float:
         """Return the requester's balance for the comparison, entry charge included."""
         charge = self._specs[head.row].min_runtime * self._index.weight(head)
         return self._balances.with_entry(mine, charge)
+
+    def _search(self, claim: _Claim, sides: list[_Side]) -> VictimSearch:
+        key = tuple(side.donor.row for side in sides)
+        search = claim.searches.get(key)
+        if search is None:
+            band = self._policy.band
+            spare = {row: self._index.held[row] - self._floors[row] for side in sides for row in side.guards}
+            candidates = [
+                Candidate(run, int(min(side.over, 1e6) / band) if band > 0 else 0, side.guards)
+                for side in sides
+                for run in side.donor.interruptible.values()
+                if run.weight <= side.room
+            ]
+            search = claim.searches[key] = VictimSearch(self._index, candidates, spare)
+        return search
 
     def _request(self, head: Head) -> Request:
         loose = self._index.loose

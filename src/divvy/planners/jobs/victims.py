@@ -58,9 +58,11 @@ class VictimSearch:
         self._index = index
         self._spare = spare
         self._on_node: dict[int, list[Candidate]] = {}
+        self._gpus_on: dict[int, int] = {}
         for candidate in candidates:
-            for node, _ in candidate.run.placement:
+            for node, gpus in candidate.run.placement:
                 self._on_node.setdefault(node, []).append(candidate)
+                self._gpus_on[node] = self._gpus_on.get(node, 0) + gpus
 
     def find(self, request: Request) -> tuple[Placement, list[Run]] | None:
         """Return where the gang goes and who gives way, unallocated runs included, or None."""
@@ -96,7 +98,9 @@ class VictimSearch:
     def _nodes(self, allowed: int, gpus: int) -> list[int]:
         """Return the nodes that could serve ``gpus`` devices at all."""
         loose = self._index.loose.free
-        rows = [row for row in self._on_node if allowed >> row & 1]
+        rows = [
+            row for row, here in self._gpus_on.items() if loose[row] + here >= gpus and allowed >> row & 1
+        ]
         if gpus <= self._index.loose.largest():
             rows += [
                 row
