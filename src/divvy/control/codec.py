@@ -19,11 +19,11 @@ from divvy.control.state import FleetState
 from divvy.errors import DivvyError, UnavailableError
 from divvy.fleet.account import ROOT, AccountSpec, AccountTree, build_tree
 from divvy.fleet.budget import Budget, Policy
-from divvy.fleet.decision import Decision, Plan, Preempt
+from divvy.fleet.decision import Decision, Hold, Placement, Plan, Preempt
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.node import Node, NodeState
-from divvy.fleet.snapshot import NEVER, JobTable, ShareEpoch, Snapshot
+from divvy.fleet.snapshot import NEVER, JobTable, ShareEpoch, Slot, Snapshot
 from divvy.fleet.usage import ChargeHistory
 
 FORMAT: Final = 1
@@ -165,6 +165,7 @@ def _job(snapshot: Snapshot, row: int) -> dict[str, Any]:
         "account": snapshot.tree.paths[jobs.account[row]],
         "phase": int(jobs.phase[row]),
         "cause": int(jobs.stop_cause[row]),
+        "slot": list(jobs.slot[row]) if row in jobs.slot else None,
         "placement": [list(pair) for pair in jobs.placement[row]],
         "numbers": [getattr(jobs, name)[row] for name in _NUMBERS],
     }
@@ -194,6 +195,9 @@ def _read_jobs(
         jobs.phase[row] = Phase(job["phase"])
         jobs.stop_cause[row] = StopCause(job["cause"])
         jobs.placement[row] = tuple((int(node), int(gpus)) for node, gpus in job["placement"])
+        if job["slot"] is not None:
+            held, due, since = job["slot"]
+            jobs.slot[row] = Slot(tuple((int(node), int(gpus)) for node, gpus in held), int(due), int(since))
         for name, value in zip(_NUMBERS, job["numbers"], strict=True):
             getattr(jobs, name)[row] = value
 
@@ -212,6 +216,17 @@ def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
         "now": plan.now,
         "next_check": plan.next_check,
         "decisions": [_decision(decision, snapshot) for decision in plan.decisions],
+        "slots": [
+            {
+                "do": "hold",
+                "job": spec[slot.job].id,
+                "nodes": _named(slot.placement, snapshot),
+                "due": slot.due,
+            }
+            if isinstance(slot, Hold)
+            else {"do": "lapse", "job": spec[slot.job].id}
+            for slot in plan.slots
+        ],
         "standings": [
             {
                 **standing._asdict(),
@@ -238,8 +253,12 @@ def plan_bytes(plan: Plan, snapshot: Snapshot) -> bytes:
     return canonical(plan_document(plan, snapshot))
 
 
+def _named(placement: Placement, snapshot: Snapshot) -> list[list[Any]]:
+    return [[snapshot.nodes.node[node].name, gpus] for node, gpus in placement]
+
+
 def _decision(decision: Decision, snapshot: Snapshot) -> dict[str, Any]:
-    spec, nodes = snapshot.jobs.spec, snapshot.nodes.node
+    spec = snapshot.jobs.spec
     job = spec[decision.job]
     told = {
         "job": job.id,
@@ -258,6 +277,6 @@ def _decision(decision: Decision, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "do": "start",
         **told,
-        "placement": [[nodes[node].name, gpus] for node, gpus in decision.placement],
+        "placement": _named(decision.placement, snapshot),
         "protected": decision.protected,
     }

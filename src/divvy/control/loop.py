@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from divvy.control.ports import Clock, Engine, Halt, Intake, Journal, Launch, Order, Publisher
 from divvy.control.state import FleetState
 from divvy.errors import ConflictError, DivvyError
-from divvy.fleet.decision import Plan, Preempt
-from divvy.fleet.event import Event, Placed, Stopping
+from divvy.fleet.decision import Hold, Plan, Preempt
+from divvy.fleet.event import Event, Placed, SlotHeld, SlotLapsed, Stopping
 from divvy.fleet.job import JobSpec, Phase, StopCause
 from divvy.planners.base import Context, JobPlanner
 
@@ -130,6 +130,12 @@ class Loop:
     def _carry_out(self, plan: Plan, now: int, orders: list[Order]) -> Iterable[Event]:
         """Yield the events of a plan's decisions and collect the orders that follow from them."""
         jobs, nodes = self.state.snapshot.jobs, self.state.snapshot.nodes.node
+        for slot in plan.slots:
+            if isinstance(slot, Hold):
+                held = tuple((nodes[node].name, gpus) for node, gpus in slot.placement)
+                yield SlotHeld(now, jobs.spec[slot.job].id, held, slot.due)
+            else:
+                yield SlotLapsed(now, jobs.spec[slot.job].id)
         for decision in plan.decisions:
             spec = jobs.spec[decision.job]
             if isinstance(decision, Preempt):

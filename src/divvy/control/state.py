@@ -19,6 +19,8 @@ from divvy.fleet.event import (
     Event,
     NodeChanged,
     Placed,
+    SlotHeld,
+    SlotLapsed,
     Started,
     Stopped,
     Stopping,
@@ -28,7 +30,7 @@ from divvy.fleet.event import (
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.node import NodeState
-from divvy.fleet.snapshot import NEVER, Change, ShareEpoch, Snapshot
+from divvy.fleet.snapshot import NEVER, Change, ShareEpoch, Slot, Snapshot
 from divvy.fleet.usage import ChargeHistory
 
 _LOG_LIMIT: Final = 200_000
@@ -64,6 +66,8 @@ class FleetState:
             Started: self._started,
             Stopping: self._stopping,
             Stopped: self._stopped,
+            SlotHeld: self._slot_held,
+            SlotLapsed: self._slot_lapsed,
             Withdrawn: self._withdrawn,
             NodeChanged: self._node_changed,
             BudgetChanged: self._budget_changed,
@@ -134,6 +138,7 @@ class FleetState:
         for node, gpus in placement:
             nodes.free[node] -= gpus
         jobs.phase[row] = Phase.PLACED
+        jobs.slot.pop(row, None)
         jobs.placement[row] = placement
         jobs.started[row] = event.at
         jobs.attempt[row] += 1
@@ -201,6 +206,17 @@ class FleetState:
             self._end(row, _ENDS.get(event.cause, Phase.FAILED), event.at)
         self._changed(Change.JOB, row)
 
+    def _slot_held(self, event: SlotHeld) -> None:
+        row = self._row(event.job, Phase.QUEUED)
+        placement = tuple((self._node(name), gpus) for name, gpus in event.placement)
+        self.snapshot.jobs.slot[row] = Slot(placement, event.due, event.at)
+        self._changed(Change.JOB, row)
+
+    def _slot_lapsed(self, event: SlotLapsed) -> None:
+        row = self._row(event.job, Phase.QUEUED)
+        self.snapshot.jobs.slot.pop(row, None)
+        self._changed(Change.JOB, row)
+
     def _withdrawn(self, event: Withdrawn) -> None:
         row = self._row(event.job, Phase.QUEUED)
         self._end(row, Phase.CANCELLED, event.at)
@@ -210,6 +226,7 @@ class FleetState:
         jobs = self.snapshot.jobs
         jobs.phase[row] = phase
         jobs.stopped[row] = at
+        jobs.slot.pop(row, None)
         del jobs.live[row]
 
     def _release(self, row: int) -> None:

@@ -15,6 +15,7 @@ from divvy.units import (
     DURATION_HELP,
     HOUR,
     MINUTE,
+    SECOND,
     format_duration,
     parse_decimal,
     parse_duration,
@@ -35,6 +36,8 @@ class Policy:
         max_min_runtime: Cap on a job's declared minimum runtime, ms.
         margin: A victim's balance must exceed the requester's by this much (entry charge included).
         band: Width of an over-service band: victims in one band count as equally over-served.
+        patience: How long a job waits for devices to come free by themselves before it takes some back, ms.
+        debug_patience: The same for debug jobs, ms.
         debug_max_gpus: Largest job that the debug rule favours.
         debug_max_min_runtime: Longest declared minimum runtime that the debug rule favours, ms.
         debug_gpu_time_per_day: Declared GPU-time per author and day under the debug rule, GPU-ms.
@@ -47,6 +50,8 @@ class Policy:
     max_min_runtime: int = 8 * HOUR
     margin: float = 0.05
     band: float = 0.1
+    patience: int = 2 * MINUTE
+    debug_patience: int = 20 * SECOND
     debug_max_gpus: int = 8
     debug_max_min_runtime: int = 15 * MINUTE
     debug_gpu_time_per_day: int = 16 * HOUR
@@ -64,6 +69,8 @@ class Policy:
 _DURATIONS: Final = (
     "lookback",
     "taper",
+    "patience",
+    "debug_patience",
     "max_min_runtime",
     "debug_max_min_runtime",
     "debug_gpu_time_per_day",

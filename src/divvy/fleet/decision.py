@@ -49,6 +49,29 @@ class Start(NamedTuple):
 Decision = Preempt | Start
 
 
+class Hold(NamedTuple):
+    """Give a gang that cannot start a dated slot.
+
+    Until it is due, only work that can be gone by then starts on these devices; from then on the gang may
+    take what is not protected there.
+
+    Attributes:
+        job: Row of the gang.
+        placement: The devices it is going to take.
+        due: When they are free or may be taken, ms.
+    """
+
+    job: int
+    placement: Placement
+    due: int
+
+
+class Lapse(NamedTuple):
+    """Give up a dated slot: its gang has no claim any more, or could not use it in time."""
+
+    job: int
+
+
 class Standing(NamedTuple):
     """An account as one pass saw it; the very numbers the queue is sorted by.
 
@@ -104,6 +127,7 @@ class Plan:
         standings: Per account with jobs, in rank order.
         waits: Per job that was tried and waits. A queued job that is not here waits behind the last
             tried job of its account; see `divvy.control.explain`.
+        slots: Dated slots given and given up.
         next_check: When to look again even if nothing happens, ms; 0 means no need.
     """
 
@@ -112,4 +136,5 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     standings: tuple[Standing, ...] = ()
     waits: tuple[tuple[int, Wait], ...] = ()
+    slots: tuple[Hold | Lapse, ...] = ()
     next_check: int = 0

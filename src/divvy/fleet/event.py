@@ -60,6 +60,22 @@ class Stopped(NamedTuple):
     detail: str = ""
 
 
+class SlotHeld(NamedTuple):
+    """A plan gave a queued gang a dated slot: (node name, devices) pairs, due at a time."""
+
+    at: int
+    job: str
+    placement: tuple[tuple[str, int], ...]
+    due: int
+
+
+class SlotLapsed(NamedTuple):
+    """A dated slot was given up."""
+
+    at: int
+    job: str
+
+
 class Withdrawn(NamedTuple):
     """A job that was not running left the queue."""
 
@@ -92,7 +108,19 @@ class Adjusted(NamedTuple):
     cause: str
 
 
-Event = Submitted | Placed | Started | Stopping | Stopped | Withdrawn | NodeChanged | BudgetChanged | Adjusted
+Event = (
+    Submitted
+    | Placed
+    | Started
+    | Stopping
+    | Stopped
+    | SlotHeld
+    | SlotLapsed
+    | Withdrawn
+    | NodeChanged
+    | BudgetChanged
+    | Adjusted
+)
 
 _KINDS: dict[str, type[Event]] = {
     "submitted": Submitted,
@@ -100,6 +128,8 @@ _KINDS: dict[str, type[Event]] = {
     "started": Started,
     "stopping": Stopping,
     "stopped": Stopped,
+    "slot_held": SlotHeld,
+    "slot_lapsed": SlotLapsed,
     "withdrawn": Withdrawn,
     "node_changed": NodeChanged,
     "budget_changed": BudgetChanged,
@@ -116,7 +146,7 @@ def to_document(event: Event) -> dict[str, Any]:
     elif isinstance(event, NodeChanged):
         node = event.node
         document["node"] = {name: getattr(node, name) for name in Node.__slots__}
-    elif isinstance(event, Placed):
+    elif isinstance(event, Placed | SlotHeld):
         document["placement"] = [list(pair) for pair in event.placement]
     return document
 
@@ -138,7 +168,7 @@ def from_document(document: dict[str, Any]) -> Event:
         elif kind is NodeChanged:
             node = dict(fields["node"])
             fields["node"] = Node(**{**node, "state": NodeState(node["state"])})
-        elif kind is Placed:
+        elif kind in (Placed, SlotHeld):
             fields["placement"] = tuple((str(name), int(gpus)) for name, gpus in fields["placement"])
         if "cause" in fields and kind in (Stopping, Stopped):
             fields["cause"] = StopCause(fields["cause"])

@@ -15,9 +15,12 @@ class Reason(IntEnum):
     STARTED_BY_SWAP = 4
     STARTED_UNALLOCATED = 5
     STARTED_BACKFILL = 6
+    STARTED_BY_SLOT = 7
 
     WAIT_BEHIND = 20
     """Other jobs of the same account go first."""
+    WAIT_PATIENCE = 19
+    """It may take devices back soon; most come free by themselves before that."""
     WAIT_OTHERS_FIRST = 21
     """Free devices went to accounts that are further below what they are owed."""
     WAIT_CAPACITY = 22
@@ -43,6 +46,7 @@ class Reason(IntEnum):
     PREEMPTED_RECLAIM = 41
     PREEMPTED_SWAP = 42
     PREEMPTED_DRAIN = 43
+    PREEMPTED_SLOT = 44
 
 
 #: What each reason says, for people. Values in braces are filled from the explanation's numbers.
@@ -53,6 +57,8 @@ TEXT: Final[dict[Reason, str]] = {
     Reason.STARTED_BY_SWAP: "started in place of a job of the same account that ranks behind it",
     Reason.STARTED_UNALLOCATED: "started unallocated on devices that nobody claims now",
     Reason.STARTED_BACKFILL: "started early without delaying a job ahead of it",
+    Reason.STARTED_BY_SLOT: "started on the devices of its dated slot",
+    Reason.WAIT_PATIENCE: "devices mostly come free by themselves soon; it may take some back after a moment",
     Reason.WAIT_BEHIND: "other jobs of the same account go first",
     Reason.WAIT_OTHERS_FIRST: "accounts that are further below what they are owed go first",
     Reason.WAIT_CAPACITY: "too few devices are free or may be taken back now",
@@ -68,4 +74,5 @@ TEXT: Final[dict[Reason, str]] = {
     Reason.PREEMPTED_RECLAIM: "its account was more over-served than the account that took the devices",
     Reason.PREEMPTED_SWAP: "a job of the same account that ranks ahead took the devices",
     Reason.PREEMPTED_DRAIN: "its node is being drained",
+    Reason.PREEMPTED_SLOT: "a dated slot of a gang on its devices came due",
 }

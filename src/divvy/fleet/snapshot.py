@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Policy
@@ -27,6 +28,14 @@ class Change(IntEnum):
     JOB = 0
     NODE = 1
     TREE = 2
+
+
+class Slot(NamedTuple):
+    """A dated slot of a gang that waits; see `divvy.fleet.decision.Hold`."""
+
+    placement: Placement
+    due: int
+    since: int
 
 
 class JobTable:
@@ -48,6 +57,7 @@ class JobTable:
         "queued",
         "rate",
         "row",
+        "slot",
         "spec",
         "started",
         "stop_cause",
@@ -79,6 +89,8 @@ class JobTable:
         """End of the present run's protection; 0 where it has none."""
         self.placement: list[Placement] = []
         """Nodes and devices of the present run; empty when it has none."""
+        self.slot: dict[int, Slot] = {}
+        """Dated slots, by row of the gang that waits for it."""
         self.preemptions: list[int] = []
         self.attempt: list[int] = []
         """Runs begun so far."""

@@ -24,6 +24,7 @@ from divvy.planners.jobs.contest import Contest
 from divvy.planners.jobs.index import Account, JobIndex, Run
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import Reclaim
+from divvy.planners.jobs.slots import Slots
 from divvy.planners.jobs.victims import unallocated_in_the_way
 from divvy.units import MINUTE, SECOND
 
@@ -63,10 +64,13 @@ class _Pass:
         self.waits: dict[int, Wait] = {}
         self.tree = tree
         self.reclaim = Reclaim(index, snapshot, self.balances, self.floors)
+        self.slots = Slots(index, snapshot, self.reclaim, context.now)
         self._first = ROOT
         self._told: set[int] = set()
         #: Shapes that found no room on free or unallocated devices since supply last grew.
-        self._no_room: set[tuple[int, int, str]] = set()
+        self._no_room: set[tuple[int, int, str, int]] = set()
+        #: When the patience of the first job that waits for it ends.
+        self._look = 0
 
     def run(self) -> Plan:
         """Make the plan."""
@@ -84,6 +88,7 @@ class _Pass:
             tuple(self.decisions),
             self._standings() if explain else (),
             tuple(sorted(self.waits.items())) if explain else (),
+            tuple(self.slots.changes),
             self._next_check(),
         )
 
@@ -137,25 +142,38 @@ class _Pass:
 
     def _serve(self, account: Account) -> bool:
         """Start the first job of an account that can start; return whether one did."""
+        row = self.slots.of(account)
+        if row is not None and self._try_slot(account, row):
+            return True
         return any(self._try(account, head) for head in self.index.heads(self.snapshot, account, self.now))
 
     def _try(self, account: Account, head: Head) -> bool:
-        index = self.index
-        shape = (head.gpus, head.per_node, head.model)
+        index, snapshot = self.index, self.snapshot
+        spec = snapshot.jobs.spec[head.row]
+        avoid = self.slots.avoid(head.row, self.now + spec.min_runtime)
+        shape = (head.gpus, head.per_node, head.model, avoid)
         if shape not in self._no_room and head.gpus <= index.loose.total:
             placement = index.free.find(*shape)
             if placement is not None:
                 self._start(account, head, placement, Reason.STARTED_FREE)
                 return True
-            placement = self.reclaim.over_unallocated(head)
+            placement = self.reclaim.over_unallocated(head, avoid)
             if placement is not None:
                 for run in unallocated_in_the_way(index, placement, ()):
                     self._preempt(run, head.row, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0)
                 self._start(account, head, placement, Reason.STARTED_OVER_UNALLOCATED)
                 return True
             self._no_room.add(shape)
-        taken = self.reclaim.from_others(account, head) or self.reclaim.own_swap(account, head)
+        taken = None
+        patient = snapshot.jobs.queued[head.row] + self._patience(head)
+        if patient <= self.now:
+            taken = self.reclaim.from_others(account, head, avoid) or self.reclaim.own_swap(
+                account, head, avoid
+            )
+        elif not self._look or patient < self._look:
+            self._look = patient
         if taken is None:
+            self.slots.propose(account, head)
             if self.context.explain and account.row not in self._told:
                 self._told.add(account.row)
                 self.waits[head.row] = self.reclaim.why_not(account, head, self._first)
@@ -164,6 +182,25 @@ class _Pass:
             self._preempt(run, head.row, reason, victim_balance, balance)
         self._start(account, head, taken.placement, taken.reason, protected=taken.protected)
         return True
+
+    def _try_slot(self, account: Account, row: int) -> bool:
+        """Start the gang of an account's dated slot if it can; return whether it did."""
+        head = self.index.head_of(self.snapshot, row)
+        search = self.slots.due(account, row)
+        found = search.find(self.slots.request(row)) if search is not None else None
+        if found is None:
+            self.slots.review(account)
+            return False
+        placement, runs = found
+        for run in runs:
+            reason = Reason.PREEMPTED_SLOT if run.allocated else Reason.PREEMPTED_UNALLOCATED
+            self._preempt(run, row, reason, self.balances.of(run.account), self.balances.of(account.row))
+        self._start(account, head, placement, Reason.STARTED_BY_SLOT)
+        return True
+
+    def _patience(self, head: Head) -> int:
+        policy = self.snapshot.policy
+        return policy.debug_patience if self.snapshot.jobs.debug[head.row] else policy.patience
 
     def _start(
         self,
@@ -175,6 +212,7 @@ class _Pass:
         protected: bool = True,
     ) -> None:
         index, spec = self.index, self.snapshot.jobs.spec[head.row]
+        self.slots.used(head.row)
         index.forget(self.snapshot, head.row)
         until = self.now + spec.min_runtime if protected else 0
         index.occupy(self.snapshot, head.row, placement, until, self.now)
@@ -268,6 +306,6 @@ class _Pass:
             and not self.index.troubled
         ):
             return 0
-        expiry = self.index.next_expiry()
-        soonest = min(expiry, self.now + _RECHECK) if expiry else self.now + _RECHECK
-        return max(soonest, self.now + SECOND)
+        times = (self.index.next_expiry(), self._look, self.slots.next_due())
+        soonest = min((time for time in times if time), default=self.now + _RECHECK)
+        return max(min(soonest, self.now + _RECHECK), self.now + SECOND)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from divvy.fleet.account import AccountTree
 from divvy.fleet.decision import Placement
@@ -20,7 +20,8 @@ from divvy.planners.jobs.placement import FreeMap
 from divvy.planners.jobs.queue import AccountQueue, Head, Rank
 from divvy.units import HOUR
 
-_NEVER = 1 << 62
+#: End of a protection that has no end yet: the run has not begun.
+NEVER: Final = 1 << 62
 
 
 class Run(NamedTuple):
@@ -92,7 +93,7 @@ class JobIndex:
         self.dirty: set[int] = set()
         self.supply = 0
         """Grows whenever what could be given to anybody changes."""
-        self.in_vain: dict[tuple[int, int, int, str], tuple[int, frozenset[int]]] = {}
+        self.in_vain: dict[tuple[int, int, int, str, int], tuple[int, frozenset[int]]] = {}
         """Per (account, shape) the supply and the donors with which a search for victims failed."""
 
     def catch_up(self, snapshot: Snapshot, now: int) -> None:
@@ -187,7 +188,7 @@ class JobIndex:
         if phase is Phase.QUEUED:
             self.enqueue(snapshot, row)
         elif phase in (Phase.PLACED, Phase.RUNNING):
-            until = _NEVER if phase is Phase.PLACED else jobs.protected_until[row]
+            until = NEVER if phase is Phase.PLACED else jobs.protected_until[row]
             self.occupy(snapshot, row, jobs.placement[row], until, jobs.started[row])
 
     def enqueue(self, snapshot: Snapshot, row: int) -> None:
@@ -215,7 +216,9 @@ class JobIndex:
             until,
             started,
             (-spec.priority, not jobs.debug[row]),
-            spec.gpus * spec.min_runtime,
+            # What is lost is the work since the last checkpoint, at a phase nobody knows: half a minimum
+            # runtime is expected. What cannot resume loses all, counted as one minimum runtime at most.
+            spec.gpus * spec.min_runtime // (2 if spec.resumable else 1),
         )
         self.runs[row] = run
         self._move(snapshot, run, +1)
@@ -299,6 +302,12 @@ class JobIndex:
         """Return the weight a job would hold: that of its model, or of the lightest there is."""
         return head.gpus * (self._unit.get(head.model) or min(self._unit.values(), default=1))
 
+    def head_of(self, snapshot: Snapshot, row: int) -> Head:
+        """Return a queued job as a head, wherever it stands in its account's order."""
+        spec = snapshot.jobs.spec[row]
+        rank = (-spec.priority, not snapshot.jobs.debug[row])
+        return Head(rank, 0.0, snapshot.jobs.submitted[row], row, spec.gpus, spec.per_node, spec.model)
+
     def loose_weight(self) -> float:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""
         return self.loose.total * max(self._unit.values(), default=1)
@@ -338,7 +347,7 @@ class JobIndex:
             until, row = expiry[0]
             run = self.runs.get(row)
             if run is not None and run.until == until:
-                return until if until < _NEVER else 0
+                return until if until < NEVER else 0
             heappop(expiry)
         return 0
 

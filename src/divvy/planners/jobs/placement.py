@@ -89,11 +89,11 @@ class FreeMap:
         allowed = self.nodes_of(model)
         return max((size for size, nodes in self._sizes.items() if nodes & allowed), default=0)
 
-    def find(self, gpus: int, per_node: int = 0, model: str = "") -> Placement | None:
-        """Return where a gang fits now, or None."""
+    def find(self, gpus: int, per_node: int = 0, model: str = "", avoid: int = 0) -> Placement | None:
+        """Return where a gang fits now, or None; ``avoid`` is a bit set of nodes to leave alone."""
         if gpus > self.total:
             return None
-        allowed = self.nodes_of(model)
+        allowed = self.nodes_of(model) & ~avoid
         if per_node and per_node < gpus:
             return self._spread(gpus, per_node, allowed)
         if gpus <= self.largest():

@@ -109,14 +109,14 @@ class Reclaim:
     def _has_enough(self, row: int) -> bool:
         return self._policy.reclaim_from_owed or self._balances.of(row) >= 1.0
 
-    def over_unallocated(self, head: Head) -> Placement | None:
+    def over_unallocated(self, head: Head, avoid: int) -> Placement | None:
         """Return where a job fits if unallocated runs leave: the node where the fewest must."""
         index = self._index
         if index.loose.total == index.free.total:
             return None
-        request = self._request(head)
+        request = self._request(head, avoid)
         if len(request.demands()) != 1:
-            return index.loose.find(head.gpus, head.per_node, head.model)
+            return index.loose.find(head.gpus, head.per_node, head.model, avoid)
         loose, free, gpus = index.loose.free, index.free.free, head.gpus
         best = min(
             (
@@ -128,18 +128,18 @@ class Reclaim:
         )
         return ((best[2], gpus),) if best is not None else None
 
-    def from_others(self, account: Account, head: Head) -> Taken | None:
+    def from_others(self, account: Account, head: Head, avoid: int) -> Taken | None:
         """Return room made by more over-served accounts, or None."""
         claim = self._claim(account)
         index = self._index
         if not claim.sides or index.weight(head) > claim.room + index.loose_weight():
             return None
-        shape = (account.row, head.gpus, head.per_node, head.model)
+        shape = (account.row, head.gpus, head.per_node, head.model, avoid)
         vain = index.in_vain.get(shape)
         if vain is not None and vain[0] == index.supply and claim.donors <= vain[1]:
             return None
         sides = [side for side in claim.sides if self._eligible(account, side, head)]
-        found = self._search(claim, sides).find(self._request(head)) if sides else None
+        found = self._search(claim, sides).find(self._request(head, avoid)) if sides else None
         if found is None:
             if len(sides) == len(claim.sides):
                 index.in_vain[shape] = (index.supply, claim.donors)
@@ -154,7 +154,35 @@ class Reclaim:
         ]
         return Taken(placement, victims, Reason.STARTED_BY_RECLAIM, protected=True)
 
-    def own_swap(self, account: Account, head: Head) -> Taken | None:
+    def has_claim(self, account: Account) -> bool:
+        """Return whether an account is owed enough to hold a dated slot."""
+        row = account.row
+        if self._index.held[row] < self._floors[row]:
+            return True
+        return self._balances.of(row) < 1.0 - self._policy.margin
+
+    def guards(
+        self, account: Account, run: Run, spare: dict[int, float], *, anyway: bool = False
+    ) -> tuple[int, ...] | None:
+        """Return the rows that guard a run against a dated slot, None if the slot may not take it.
+
+        Args:
+            account: The account that has the slot.
+            run: The run on its devices.
+            spare: Filled with the weight above the floor of every row returned.
+            anyway: Whether the run accepted the slot's date when it began.
+        """
+        if run.account == account.row:
+            return () if anyway else None
+        _, theirs = self._tree.parting(account.row, run.account)
+        rows = (run.account,) if theirs == run.account else (run.account, theirs)
+        if not anyway and not all(self._has_enough(row) for row in rows):
+            return None
+        for row in rows:
+            spare[row] = self._index.held[row] - self._floors[row]
+        return rows
+
+    def own_swap(self, account: Account, head: Head, avoid: int) -> Taken | None:
         """Return room made by the account's own interruptible runs that rank behind a job, or None.
 
         If the account is over-served the newcomer inherits the lack of protection, so that swaps cannot
@@ -163,7 +191,7 @@ class Reclaim:
         if not self.may_swap(account, head):
             return None
         candidates = [Candidate(run, 0, ()) for run in account.interruptible.values() if run.rank > head.rank]
-        found = VictimSearch(self._index, candidates, {}).find(self._request(head))
+        found = VictimSearch(self._index, candidates, {}).find(self._request(head, avoid))
         if found is None:
             return None
         placement, runs = found
@@ -262,6 +290,7 @@ class Reclaim:
             search = claim.searches[key] = VictimSearch(self._index, candidates, spare)
         return search
 
-    def _request(self, head: Head) -> Request:
+    def _request(self, head: Head, avoid: int) -> Request:
         loose = self._index.loose
-        return Request(head.gpus, head.per_node, loose.node_size(head.model), loose.nodes_of(head.model))
+        allowed = loose.nodes_of(head.model) & ~avoid
+        return Request(head.gpus, head.per_node, loose.node_size(head.model), allowed)

@@ -1,0 +1,178 @@
+"""Dated slots: how a gang that cannot start now gets its devices together.
+
+A slot names devices and a date: the earliest time at which they are free or held by runs that may be taken
+then. Until the date nothing starts on its nodes that could still be protected by then (backfill within
+deadline; unallocated work is always welcome). At the date the gang takes what is interruptible there: runs
+of accounts that have had enough, and runs that began after the slot was given and so accepted its date.
+Nobody is pushed below a floor for it. An account has at most one slot; it survives changes of rank until
+its date, then lapses if the account has no claim any more or could not use it in time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from divvy.fleet.decision import Hold, Lapse, Placement
+from divvy.fleet.snapshot import Slot, Snapshot
+from divvy.planners.jobs.index import NEVER, Account, JobIndex, Run
+from divvy.planners.jobs.queue import Head
+from divvy.planners.jobs.reclaim import Reclaim
+from divvy.planners.jobs.victims import Candidate, Request, VictimSearch
+from divvy.units import MINUTE
+
+#: How long after its date a slot may wait for what is in its way.
+_GRACE: Final = 30 * MINUTE
+
+
+class Slots:
+    """The dated slots of one pass, those of the snapshot and those it gives."""
+
+    def __init__(self, index: JobIndex, snapshot: Snapshot, reclaim: Reclaim, now: int) -> None:
+        self._index = index
+        self._snapshot = snapshot
+        self._reclaim = reclaim
+        self._now = now
+        self._held: dict[int, Slot] = dict(snapshot.jobs.slot)
+        self._of_account = {snapshot.jobs.account[row]: row for row in self._held}
+        self._bits = {row: _bits(slot.placement) for row, slot in self._held.items()}
+        self.changes: list[Hold | Lapse] = []
+
+    def avoid(self, row: int, ends: int) -> int:
+        """Return the nodes (a bit set) on which a job whose protection ends at ``ends`` may not start."""
+        if not self._held:
+            return 0
+        nodes = 0
+        for holder, slot in self._held.items():
+            if holder != row and slot.due < ends:
+                nodes |= self._bits[holder]
+        return nodes
+
+    def of(self, account: Account) -> int | None:
+        """Return the job of an account that has a slot."""
+        return self._of_account.get(account.row)
+
+    def used(self, row: int) -> None:
+        """Forget the slot of a job that starts."""
+        if self._held.pop(row, None) is not None:
+            del self._of_account[self._snapshot.jobs.account[row]]
+
+    def due(self, account: Account, row: int) -> VictimSearch | None:
+        """Return a search for what a gang may take on the devices of its slot, None before the date."""
+        slot = self._held[row]
+        if slot.due > self._now:
+            return None
+        candidates: list[Candidate] = []
+        spare: dict[int, float] = {}
+        for node, _ in slot.placement:
+            for run in self._index.on_node.get(node, {}).values():
+                if run.allocated and run.row in self._index.accounts[run.account].interruptible:
+                    guards = self._reclaim.guards(account, run, spare, anyway=run.started >= slot.since)
+                    if guards is not None:
+                        candidates.append(Candidate(run, 0, guards))
+        once = {candidate.run.row: candidate for candidate in candidates}
+        return VictimSearch(self._index, once.values(), spare)
+
+    def request(self, row: int) -> Request:
+        """Return the request of a gang on the devices of its slot."""
+        spec = self._snapshot.jobs.spec[row]
+        loose = self._index.loose
+        allowed = self._bits[row] & loose.nodes_of(spec.model)
+        return Request(spec.gpus, spec.per_node, loose.node_size(spec.model), allowed)
+
+    def review(self, account: Account) -> None:
+        """Give up the slot of an account that could not use it, if its time or its claim is over."""
+        row = self._of_account.get(account.row)
+        if row is None:
+            return
+        slot = self._held[row]
+        late = self._now - slot.due
+        if late > _GRACE or (late >= 0 and not self._reclaim.has_claim(account)):
+            self.used(row)
+            self.changes.append(Lapse(row))
+
+    def propose(self, account: Account, head: Head) -> None:
+        """Give a gang a slot if its account has a claim, no slot yet, and there is a date."""
+        if head.gpus < 2 or account.row in self._of_account or not self._reclaim.has_claim(account):
+            return
+        found = self._find(account, head)
+        if found is not None:
+            placement, due = found
+            self._held[head.row] = Slot(placement, due, self._now)
+            self._of_account[account.row] = head.row
+            self._bits[head.row] = _bits(placement)
+            self.changes.append(Hold(head.row, placement, due))
+
+    def next_due(self) -> int:
+        """Return the date of the next slot, 0 if there is none ahead."""
+        return min((slot.due for slot in self._held.values() if slot.due > self._now), default=0)
+
+    def _find(self, account: Account, head: Head) -> tuple[Placement, int] | None:
+        """Return the devices that come together first, and when."""
+        index = self._index
+        loose = index.loose
+        request = Request(head.gpus, head.per_node, loose.node_size(head.model), loose.nodes_of(head.model))
+        demands = request.demands()
+        taken_nodes = 0
+        for bits in (self._bits[row] for row in self._held):
+            taken_nodes |= bits
+        allowed = request.allowed & ~taken_nodes
+        spare: dict[int, float] = {}
+        taken: dict[int, int] = {}
+        slots: list[tuple[int, int]] = []
+        due = self._now
+        for gpus in sorted(set(demands), reverse=True):
+            count = demands.count(gpus)
+            choices = sorted(
+                (when, sum(run.weight for run, _ in runs), node, runs)
+                for node in range(len(loose.free))
+                if allowed >> node & 1 and (clear := self._clear(account, node, gpus, spare)) is not None
+                for when, runs in [clear]
+            )
+            for when, _, node, runs in choices:
+                if count == 0:
+                    break
+                after = dict(taken)
+                for run, guards in runs:
+                    for row in guards:
+                        after[row] = after.get(row, 0) + run.weight
+                if any(weight > spare[row] for row, weight in after.items()):
+                    continue
+                taken = after
+                allowed &= ~(1 << node)
+                slots.append((node, gpus))
+                due = max(due, when)
+                count -= 1
+            if count:
+                return None
+        return (tuple(sorted(slots)), due) if demands else None
+
+    def _clear(
+        self, account: Account, node: int, gpus: int, spare: dict[int, float]
+    ) -> tuple[int, list[tuple[Run, tuple[int, ...]]]] | None:
+        """Return when a node can give devices, and which runs must have left by then; None for never."""
+        index = self._index
+        have = index.loose.free[node]
+        when = self._now
+        leaving: list[tuple[Run, tuple[int, ...]]] = []
+        if have >= gpus:
+            return when, leaving
+        ends: list[tuple[int, int, Run, tuple[int, ...]]] = []
+        for run in index.on_node.get(node, {}).values():
+            if run.allocated and run.until < NEVER:
+                guards = self._reclaim.guards(account, run, spare)
+                if guards is not None:
+                    ends.append((max(run.until, self._now), run.row, run, guards))
+        for until, _, run, guards in sorted(ends, key=lambda end: end[:2]):
+            have += sum(count for place, count in run.placement if place == node)
+            when = until
+            leaving.append((run, guards))
+            if have >= gpus:
+                return when, leaving
+        return None
+
+
+def _bits(placement: Placement) -> int:
+    nodes = 0
+    for node, _ in placement:
+        nodes |= 1 << node
+    return nodes
