@@ -11,11 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from divvy.control.loop import goes_back
 from divvy.control.state import FleetState
 from divvy.fleet.budget import read_budget
-from divvy.fleet.decision import Plan, Preempt, Start
+from divvy.fleet.decision import Hold, Plan, Preempt, Start
 from divvy.fleet.event import (
     BudgetChanged,
     NodeChanged,
     Placed,
+    SlotHeld,
+    SlotLapsed,
     Started,
     Stopped,
     Stopping,
@@ -24,6 +26,7 @@ from divvy.fleet.event import (
 )
 from divvy.fleet.job import JobSpec, Phase, StopCause
 from divvy.fleet.node import Node, NodeState
+from divvy.fleet.reason import Reason
 from divvy.planners.base import Context
 from divvy.planners.jobs.budget import BudgetPlanner
 from divvy.units import HOUR, MINUTE
@@ -35,7 +38,7 @@ SHARES = st.sampled_from([(60, 50, 50, 30, 10), (40, 70, 30, 40, 20), (50, 20, 6
 def document(shares, floor):
     a, x, y, b, c = shares
     return {
-        "policy": {"floor": floor, "lookback": "6h", "taper": "1h"},
+        "policy": {"floor": floor, "lookback": "6h", "taper": "1h", "patience": "2m"},
         "accounts": {
             "a": {"share": a, "x": {"share": x}, "y": {"share": y}},
             "b": {"share": b},
@@ -172,7 +175,8 @@ class BudgetMachine(RuleBasedStateMachine):
                         assert self.now >= jobs.protected_until[row], "a protected job was preempted"
                         assert jobs.phase[row] is Phase.RUNNING
                         if jobs.account[row] != jobs.account[decision.by]:
-                            assert decision.victim_balance >= 1
+                            if decision.reason is not Reason.PREEMPTED_SLOT:
+                                assert decision.victim_balance >= 1
                             self.check_floor(running, row, tree)
                 else:
                     on = [nodes.node[n] for n, _ in running[row]]
@@ -240,6 +244,15 @@ class BudgetMachine(RuleBasedStateMachine):
 
     def carry_out(self, plan: Plan, quick: bool) -> None:
         jobs, nodes = self.state.snapshot.jobs, self.state.snapshot.nodes.node
+        for slot in plan.slots:
+            job = jobs.spec[slot.job].id
+            if isinstance(slot, Hold):
+                names = tuple((nodes[n].name, g) for n, g in slot.placement)
+                self.state.apply(SlotHeld(self.now, job, names, slot.due))
+            else:
+                self.state.apply(SlotLapsed(self.now, job))
+        accounts = [jobs.account[row] for row in jobs.slot]
+        assert len(set(accounts)) == len(accounts), "an account has two dated slots"
         for decision in plan.decisions:
             spec = jobs.spec[decision.job]
             if isinstance(decision, Preempt):

@@ -48,9 +48,9 @@ class Policy:
     taper: int = DAY
     floor: float = 0.7
     max_min_runtime: int = 8 * HOUR
-    margin: float = 0.05
+    margin: float = 0.1
     band: float = 0.1
-    patience: int = 2 * MINUTE
+    patience: int = 5 * MINUTE
     debug_patience: int = 20 * SECOND
     debug_max_gpus: int = 8
     debug_max_min_runtime: int = 15 * MINUTE

@@ -63,7 +63,7 @@ class _Pass:
         self.decisions: list[Decision] = []
         self.waits: dict[int, Wait] = {}
         self.tree = tree
-        self.reclaim = Reclaim(index, snapshot, self.balances, self.floors)
+        self.reclaim = Reclaim(index, snapshot, self.balances, self.floors, context.now)
         self.slots = Slots(index, snapshot, self.reclaim, context.now)
         self._first = ROOT
         self._told: set[int] = set()

@@ -18,10 +18,14 @@ from divvy.fleet.node import Node, NodeState
 from divvy.fleet.snapshot import Change, Snapshot
 from divvy.planners.jobs.placement import FreeMap
 from divvy.planners.jobs.queue import AccountQueue, Head, Rank
-from divvy.units import HOUR
+from divvy.units import HOUR, MINUTE
 
 #: End of a protection that has no end yet: the run has not begun.
 NEVER: Final = 1 << 62
+#: A resumable run loses the work since its last checkpoint, at a phase nobody knows: half of the usual
+#: interval is expected. What cannot resume loses all, counted as one minimum runtime at most, so that
+#: never checkpointing is no shield.
+_CHECKPOINT: Final = 30 * MINUTE
 
 
 class Run(NamedTuple):
@@ -93,7 +97,7 @@ class JobIndex:
         self.dirty: set[int] = set()
         self.supply = 0
         """Grows whenever what could be given to anybody changes."""
-        self.in_vain: dict[tuple[int, int, int, str, int], tuple[int, frozenset[int]]] = {}
+        self.in_vain: dict[tuple[int, int, int, str, int, bool], tuple[int, frozenset[int]]] = {}
         """Per (account, shape) the supply and the donors with which a search for victims failed."""
 
     def catch_up(self, snapshot: Snapshot, now: int) -> None:
@@ -216,9 +220,7 @@ class JobIndex:
             until,
             started,
             (-spec.priority, not jobs.debug[row]),
-            # What is lost is the work since the last checkpoint, at a phase nobody knows: half a minimum
-            # runtime is expected. What cannot resume loses all, counted as one minimum runtime at most.
-            spec.gpus * spec.min_runtime // (2 if spec.resumable else 1),
+            spec.gpus * (min(spec.min_runtime, _CHECKPOINT) // 2 if spec.resumable else spec.min_runtime),
         )
         self.runs[row] = run
         self._move(snapshot, run, +1)

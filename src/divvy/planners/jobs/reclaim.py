@@ -11,7 +11,7 @@ A run of another account may be preempted if all of this holds:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from divvy.fleet.decision import Placement, Wait
 from divvy.fleet.reason import Reason
@@ -19,7 +19,11 @@ from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs.balance import Balances
 from divvy.planners.jobs.index import Account, JobIndex, Run
 from divvy.planners.jobs.queue import Head
-from divvy.planners.jobs.victims import Candidate, Request, VictimSearch
+from divvy.planners.jobs.victims import UNBOUNDED, Candidate, Request, VictimSearch
+from divvy.units import HOUR
+
+#: Wait after which a job may evict more than twice the devices that it needs.
+_LONG: Final = HOUR
 
 
 class Taken(NamedTuple):
@@ -76,13 +80,18 @@ class Reclaim:
         snapshot: Tree and policy.
         balances: Balances of this pass.
         floors: Weight per tree row below which nobody is pushed.
+        now: Time of the pass.
     """
 
-    def __init__(self, index: JobIndex, snapshot: Snapshot, balances: Balances, floors: list[float]) -> None:
+    def __init__(
+        self, index: JobIndex, snapshot: Snapshot, balances: Balances, floors: list[float], now: int
+    ) -> None:
         self._index = index
         self._tree = snapshot.tree
         self._policy = snapshot.policy
         self._specs = snapshot.jobs.spec
+        self._queued = snapshot.jobs.queued
+        self._now = now
         self._balances = balances
         self._floors = floors
         self._donors: list[Account] | None = None
@@ -134,7 +143,7 @@ class Reclaim:
         index = self._index
         if not claim.sides or index.weight(head) > claim.room + index.loose_weight():
             return None
-        shape = (account.row, head.gpus, head.per_node, head.model, avoid)
+        shape = (account.row, head.gpus, head.per_node, head.model, avoid, self._waited_long(head))
         vain = index.in_vain.get(shape)
         if vain is not None and vain[0] == index.supply and claim.donors <= vain[1]:
             return None
@@ -293,4 +302,9 @@ class Reclaim:
     def _request(self, head: Head, avoid: int) -> Request:
         loose = self._index.loose
         allowed = loose.nodes_of(head.model) & ~avoid
-        return Request(head.gpus, head.per_node, loose.node_size(head.model), allowed)
+        surplus = UNBOUNDED if self._waited_long(head) else head.gpus
+        return Request(head.gpus, head.per_node, loose.node_size(head.model), allowed, surplus)
+
+    def _waited_long(self, head: Head) -> bool:
+        """Return whether a job waits so long already that it may evict more than twice what it needs."""
+        return self._now - self._queued[head.row] >= _LONG

@@ -22,6 +22,10 @@ from divvy.units import MINUTE
 
 #: How long after its date a slot may wait for what is in its way.
 _GRACE: Final = 30 * MINUTE
+#: Dates that differ by less are equally early; among them the least work at stake decides.
+_COARSE: Final = 30 * MINUTE
+#: Devices from which a job counts as a gang wherever it runs.
+_GANG: Final = 8
 
 
 class Slots:
@@ -92,7 +96,7 @@ class Slots:
 
     def propose(self, account: Account, head: Head) -> None:
         """Give a gang a slot if its account has a claim, no slot yet, and there is a date."""
-        if head.gpus < 2 or account.row in self._of_account or not self._reclaim.has_claim(account):
+        if account.row in self._of_account or not self._is_gang(head) or not self._reclaim.has_claim(account):
             return
         found = self._find(account, head)
         if found is not None:
@@ -101,6 +105,10 @@ class Slots:
             self._of_account[account.row] = head.row
             self._bits[head.row] = _bits(placement)
             self.changes.append(Hold(head.row, placement, due))
+
+    def _is_gang(self, head: Head) -> bool:
+        """Return whether a job is so large that small ones could keep it out for ever."""
+        return head.gpus >= _GANG or 2 * head.gpus > self._index.loose.node_size(head.model)
 
     def next_due(self) -> int:
         """Return the date of the next slot, 0 if there is none ahead."""
@@ -123,12 +131,19 @@ class Slots:
         for gpus in sorted(set(demands), reverse=True):
             count = demands.count(gpus)
             choices = sorted(
-                (when, sum(run.weight for run, _ in runs), node, runs)
+                (
+                    -((self._now - when) // _COARSE),
+                    sum(run.lost for run, _ in runs),
+                    sum(run.weight for run, _ in runs),
+                    node,
+                    when,
+                    runs,
+                )
                 for node in range(len(loose.free))
                 if allowed >> node & 1 and (clear := self._clear(account, node, gpus, spare)) is not None
                 for when, runs in [clear]
             )
-            for when, _, node, runs in choices:
+            for _, _, _, node, when, runs in choices:
                 if count == 0:
                     break
                 after = dict(taken)
@@ -156,13 +171,13 @@ class Slots:
         leaving: list[tuple[Run, tuple[int, ...]]] = []
         if have >= gpus:
             return when, leaving
-        ends: list[tuple[int, int, Run, tuple[int, ...]]] = []
+        ends: list[tuple[int, int, int, Run, tuple[int, ...]]] = []
         for run in index.on_node.get(node, {}).values():
             if run.allocated and run.until < NEVER:
                 guards = self._reclaim.guards(account, run, spare)
                 if guards is not None:
-                    ends.append((max(run.until, self._now), run.row, run, guards))
-        for until, _, run, guards in sorted(ends, key=lambda end: end[:2]):
+                    ends.append((max(run.until, self._now), run.lost, run.row, run, guards))
+        for until, _, _, run, guards in sorted(ends, key=lambda end: end[:3]):
             have += sum(count for place, count in run.placement if place == node)
             when = until
             leaving.append((run, guards))

@@ -7,10 +7,13 @@ A victim that does not help is never chosen, and nobody is pushed below a floor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from divvy.fleet.decision import Placement
 from divvy.planners.jobs.index import JobIndex, Run
+
+#: No bound on the devices evicted beyond the need.
+UNBOUNDED: Final = 1 << 30
 
 
 class Candidate(NamedTuple):
@@ -24,12 +27,17 @@ class Candidate(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What is asked: devices, and the nodes they may be on (a bit set)."""
+    """What is asked: devices, and the nodes they may be on (a bit set).
+
+    ``surplus`` bounds the devices that may be evicted beyond the need, so that a small job does not end a
+    large gang.
+    """
 
     gpus: int
     per_node: int
     size: int
     allowed: int
+    surplus: int = UNBOUNDED
 
     def demands(self) -> list[int]:
         """Return the devices needed per node, largest first; nothing if no node would do."""
@@ -77,7 +85,7 @@ class VictimSearch:
             choices = sorted(
                 choice
                 for node in self._nodes(request.allowed & ~used, gpus)
-                if (choice := self._on(node, gpus)) is not None
+                if (choice := self._on(node, gpus, request.surplus)) is not None
             )
             for _, node, victims in choices:
                 if count == 0:
@@ -109,7 +117,7 @@ class VictimSearch:
             ]
         return rows
 
-    def _on(self, node: int, gpus: int) -> _Choice | None:
+    def _on(self, node: int, gpus: int, most: int) -> _Choice | None:
         """Return the best victims on one node with their score, None if they would not be enough."""
         need = gpus - self._index.loose.free[node]
         if need <= 0:
@@ -117,7 +125,7 @@ class VictimSearch:
         candidates = self._on_node.get(node, [])
         single: tuple[tuple[float, ...], Candidate] | None = None
         for candidate in candidates:
-            if _gpus_on(candidate.run, node) >= need:
+            if need <= _gpus_on(candidate.run, node) and candidate.run.gpus - need <= most:
                 run = candidate.run
                 score = (-candidate.band, run.gpus - need, run.lost, -run.started, run.row)
                 if single is None or score < single[0]:
@@ -128,6 +136,8 @@ class VictimSearch:
         if several is None:
             return None
         surplus = sum(c.run.gpus for c in several) - need
+        if surplus > most:
+            return None
         lost = sum(c.run.lost for c in several)
         return (
             (-min(c.band for c in several), surplus, lost, -max(c.run.started for c in several)),
