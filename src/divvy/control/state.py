@@ -7,7 +7,6 @@ story of its subject; it changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from divvy.errors import ConflictError, InputError, NotFoundError
@@ -173,25 +172,7 @@ class FleetState:
         if phase is not Phase.STOPPING:
             self._release(row)
         if jobs.rate[row]:  # a run stopped before its start costs nothing
-            end = max(event.at, start)
-            weight = self._charge(row, end, -1)
-            spec = jobs.spec[row]
-            path = self.snapshot.tree.paths[jobs.account[row]]
-            charge = (end - start) * weight
-            self._on_ledger(
-                LedgerEntry(
-                    path,
-                    spec.id,
-                    jobs.attempt[row],
-                    start,
-                    end,
-                    spec.gpus,
-                    weight,
-                    charge,
-                    spec.allocated,
-                    "occupancy",
-                )
-            )
+            self._close(row, start, max(event.at, start))
         jobs.placement[row] = ()
         jobs.protected_until[row] = 0
         jobs.stop_cause[row] = event.cause
@@ -206,10 +187,22 @@ class FleetState:
             self._end(row, _ENDS.get(event.cause, Phase.FAILED), event.at)
         self._changed(Change.JOB, row)
 
+    def _close(self, row: int, start: int, end: int) -> None:
+        """End the charging of a run and write its line into the ledger."""
+        jobs = self.snapshot.jobs
+        spec, attempt = jobs.spec[row], jobs.attempt[row]
+        weight = self._charge(row, end, -1)
+        path = self.snapshot.tree.paths[jobs.account[row]]
+        charge, allocated = (end - start) * weight, spec.allocated
+        entry = LedgerEntry(
+            path, spec.id, attempt, start, end, spec.gpus, weight, charge, allocated, "occupancy"
+        )
+        self._on_ledger(entry)
+
     def _slot_held(self, event: SlotHeld) -> None:
         row = self._row(event.job, Phase.QUEUED)
-        placement = tuple((self._node(name), gpus) for name, gpus in event.placement)
-        self.snapshot.jobs.slot[row] = Slot(placement, event.due, event.at)
+        held = tuple((self._node(name), gpus) for name, gpus in event.placement)
+        self.snapshot.jobs.slot[row] = Slot(held, event.due, event.at)
         self._changed(Change.JOB, row)
 
     def _slot_lapsed(self, event: SlotLapsed) -> None:
@@ -400,18 +393,3 @@ class FleetState:
         if row is None:
             raise NotFoundError.one("node-unknown", f"no node {name}", path="node")
         return row
-
-
-def with_node_state(state: FleetState, name: str, to: NodeState, cause: str, at: int) -> NodeChanged:
-    """Return the event that gives a node another health.
-
-    Raises:
-        NotFoundError: If there is no such node.
-    """
-    nodes = state.snapshot.nodes
-    row = nodes.row.get(name)
-    if row is None:
-        raise NotFoundError.one(
-            "node-unknown", f"no node {name}", path="node", allowed=", ".join(sorted(nodes.row)[:20])
-        )
-    return NodeChanged(at, replace(nodes.node[row], state=to, cause=cause))

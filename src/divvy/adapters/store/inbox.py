@@ -17,7 +17,8 @@ import structlog
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.rows import dump
 from divvy.adapters.store.tables import history, intake, job
-from divvy.control.state import FleetState, with_node_state
+from divvy.control.health import with_node_state
+from divvy.control.state import FleetState
 from divvy.errors import ConflictError, DivvyError, UnavailableError
 from divvy.fleet.event import Adjusted, BudgetChanged, Event, Stopping, Submitted, Withdrawn, from_document
 from divvy.fleet.job import Phase, StopCause
