@@ -26,7 +26,11 @@ class Instant(NamedTuple):
 def read_instant() -> Instant:
     """Return this moment."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return Instant(time.time_ns() // 1_000_000, boot, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000)
+    return Instant(time.time_ns() // 1_000_000, boot, _uptime())
+
+
+def _uptime() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def resume_at(last: int, boot: str, uptime: int, here: Instant) -> int:
@@ -49,12 +53,18 @@ class SteadyClock:
     """
 
     def __init__(self, start: int, here: Instant) -> None:
+        self._boot = here.boot
         self._offset = start - here.uptime
         self._reported = start - here.wall
 
     def now(self) -> int:
         """Return the time."""
-        return self._offset + time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        return self._offset + _uptime()
+
+    def stamp(self) -> tuple[int, str, int]:
+        """Return the time, the boot and its age at one instant: what `resume_at` goes on from, to the ms."""
+        uptime = _uptime()
+        return self._offset + uptime, self._boot, uptime
 
     def offset(self) -> int:
         """Return the wall clock minus this clock, ms."""

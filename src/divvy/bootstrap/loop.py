@@ -89,7 +89,7 @@ def _assemble(
         charges,
         planner.name,
         settings.seed,
-        stamp=_stamp(clock),
+        stamp=clock.stamp,
         seq=seq,
         since_base=since_base,
         term=tenure.term,
@@ -125,11 +125,6 @@ def _load(database: Database, charges: list[LedgerEntry]) -> archive.Loaded:
         took_ms=round((time.perf_counter() - began) * 1000),
     )
     return loaded
-
-
-def _stamp(clock: SteadyClock) -> Callable[[], tuple[int, str, int]]:
-    boot = read_instant().boot
-    return lambda: (clock.now(), boot, read_instant().uptime)
 
 
 def _clock(tenure: archive.Tenure, *, trust_wall: bool) -> SteadyClock:

@@ -69,7 +69,7 @@ def requests() -> Iterator[dict[str, Any]]:
 
 
 _SCRIPT: Final = (
-    'echo "example job $DIVVY_JOB: $1 seconds"; step=0; '
+    'echo "example job $DIVVY_JOB_ID: $1 seconds"; step=0; '
     'while [ "$step" -lt "$1" ]; do sleep 1; step=$((step + 1)); '
     'echo "step $step of $1"; done; echo done'
 )
