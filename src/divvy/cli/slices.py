@@ -170,3 +170,88 @@ def _with_paris(planner: str, knee: str, rounding: str) -> str:
             "paris-option", "--knee and --rounding are of PARIS", path="--planner", allowed="paris"
         )
     return planner + (":" if ":" not in planner else ",") + ",".join(added) if added else planner
+
+
+@verb.command("compare")
+def compare(
+    profile: str = typer.Option(..., "--profile", help="Directory of profiles, one profile, or fitted."),
+    sku: Sku = "A100-80GB",
+    table: Table = None,
+    gpus: str = typer.Option("1,4,8", "--gpus", help="Numbers of GPUs, comma-separated."),
+    planners: str = typer.Option("divvy,paris,homogeneous,random", "--planners", help="Comma-separated."),
+    dispatchers: str = typer.Option(
+        "divvy,elsa,fifs,jsq,pow2,least-gpc", "--dispatchers", help="Comma-separated."
+    ),
+    batch: Batch = _BATCH,
+    slo_factor: SloFactor = None,
+    slo_ms: SloMs = None,
+    percentile: Percentile = 95.0,
+    per_bucket: PerBucket = False,
+    seeds: Seeds = 5,
+    seed: Seed = 0,
+    queries: Queries = 12_000,
+    arrivals: Arrivals = "poisson",
+    plot: Path | None = typer.Option(None, "--plot", help="Write charts (SVG) to this directory."),
+    events: Events = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+) -> None:
+    """Compare every planner x dispatcher on the same streams: rates, shares of the bound, wins and losses."""
+    from divvy.cli.slice_compare import run_compare
+    from divvy.cli.slice_plan import Goal, Traffic
+
+    run_compare(
+        profile,
+        sku,
+        table,
+        gpus,
+        Goal(slo_factor, slo_ms, percentile, per_bucket),
+        Traffic(batch, arrivals, queries, seeds, seed),
+        (planners, dispatchers),
+        plot,
+        events,
+        Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate),
+    )
+
+
+@verb.command("pack")
+def pack(
+    profile: str = typer.Option(..., "--profile", help="Directory of latency profiles (CSV), or fitted."),
+    scenario: Path = typer.Option(..., "--scenario", help="CSV: model,rate_qps,slo_ms[,percentile]."),
+    sku: Sku = "A100-80GB",
+    table: Table = None,
+    gpus: int | None = typer.Option(None, "--gpus", min=1, help="Most headroom on so many; else the fewest."),
+    seeds: int = typer.Option(3, "--seeds", min=1, max=100, help="Seeds to search on, and to confirm on."),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+) -> None:
+    """Pack several models on one fleet: fewest GPUs, or most headroom; every objective checked by replay."""
+    from divvy.cli.slice_pack import run_pack
+
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    run_pack(profile, scenario, sku, table, gpus, seeds, output)
+
+
+@verb.command("apply")
+def apply(
+    plan: Path = typer.Argument(help="Plan: the JSON of divvy slices plan or pack."),
+    yes: bool = typer.Option(False, "--yes", help="Carry it out; without it, only show what would change."),
+    driver: str = typer.Option("smi", "--driver", help="smi (nvidia-smi) or nvml."),
+    emulate: Path | None = typer.Option(
+        None, "--emulate", help="Use the EMULATOR instead of a GPU, with its state in this file."
+    ),
+    state: Path = typer.Option(
+        Path("divvy-slices-change.json"), "--state", help="Where a change that stops is kept, to go on."
+    ),
+    change: str = typer.Option("server", "--change", help="What is restarted: bare | server | kubernetes."),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+) -> None:
+    """Cut the GPUs of this machine as a plan says: shows the steps and their price; --yes does them."""
+    from divvy.cli.slice_apply import run_apply
+
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    run_apply(plan, driver, emulate, state, change, yes=yes, output=output)

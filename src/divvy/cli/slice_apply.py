@@ -1,0 +1,206 @@
+"""The work of `divvy slices apply`: what would change, at what price, and doing it step by step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from divvy.adapters.mig.carry_out import carry_out, layouts_of
+from divvy.adapters.mig.emulator import EmulatedSmi
+from divvy.adapters.mig.nvml import NvmlDriver
+from divvy.adapters.mig.port import Driver
+from divvy.adapters.mig.smi import SmiDriver
+from divvy.cli.render import Output, Span, seconds
+from divvy.cli.slice_inputs import read_file
+from divvy.errors import ConflictError, InputError, UnavailableError
+from divvy.fleet.mig.change import Change, Step, change_from_json, change_to_json, plan_change
+from divvy.fleet.mig.emit import draw
+from divvy.fleet.mig.layout import check
+from divvy.fleet.mig.profile import Layout, Sku
+from divvy.fleet.mig.skus import find_sku
+
+
+def read_plan(text: str, path: str) -> tuple[Sku, tuple[Layout, ...]]:
+    """Return the SKU and the layouts of a plan or a packing (JSON of `divvy slices plan` or `pack`).
+
+    Raises:
+        InputError: If it is no such document, or a layout is not legal.
+    """
+    try:
+        document: Mapping[str, Any] = json.loads(text)
+        schema = document["schema"]
+        sku = find_sku(document["sku"])
+        if schema not in {"divvy.slices.plan/1", "divvy.slices.pack/1"}:
+            raise InputError.one("plan-file", f"{schema!r} is no plan", path=path)
+        rows = sorted(document["layout"], key=lambda row: int(row["gpu"]))
+        layouts = tuple(
+            check(sku, [sku.at(s["profile"], int(s["start"])) for s in row["slices"]]) for row in rows
+        )
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError.one(
+            "plan-file", f"not a plan: {error}", path=path, allowed="the JSON of divvy slices plan or pack"
+        ) from error
+    return sku, layouts
+
+
+def open_driver(kind: str, emulate: Path | None, sku: Sku, gpus: int) -> tuple[Driver, EmulatedSmi | None]:
+    """Return what cuts: nvidia-smi, NVML, or the emulator in the state of a file (made if it is not there).
+
+    Raises:
+        InputError: If the state is damaged.
+        UnavailableError: If NVML is not installed.
+    """
+    if emulate is not None:
+        if not emulate.exists():
+            machine = EmulatedSmi(sku, gpus)
+        else:
+            try:
+                state = json.loads(read_file(emulate, "--emulate"))
+                machine = EmulatedSmi.from_json(state, find_sku(state["sku"]))
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                raise InputError.one("emulator-state", f"damaged: {error}", path=str(emulate)) from error
+        return SmiDriver(machine), machine
+    if kind == "nvml":
+        try:
+            return NvmlDriver(import_module("pynvml")), None
+        except ModuleNotFoundError as error:
+            raise UnavailableError.one(
+                "nvml-missing", "NVML's Python package is not installed", fix="pip install divvy-gpu[nvml]"
+            ) from error
+    if kind != "smi":
+        raise InputError.one("mig-driver", f"{kind!r}", path="--driver", allowed="smi, nvml")
+    return SmiDriver(), None
+
+
+def run_apply(
+    plan: Path,
+    driver_kind: str,
+    emulate: Path | None,
+    state: Path,
+    change_kind: str,
+    *,
+    yes: bool,
+    output: Output,
+) -> None:
+    """Show the change to a plan, and carry it out if that was said; a change that stopped goes on.
+
+    Raises:
+        ConflictError: If the machine has fewer GPUs than the plan, or a stopped change is of another plan.
+        EngineError: If the driver refuses a step.
+    """
+    sku, wanted = read_plan(read_file(plan, "PLAN"), str(plan))
+    driver, machine = open_driver(driver_kind, emulate, sku, len(wanted))
+    if machine is not None and machine.gpus < len(wanted):
+        raise ConflictError.one(
+            "apply-gpus", f"the plan has {len(wanted)} GPUs, the machine has {machine.gpus}"
+        )
+    change, resumed = _change(sku, driver, wanted, state, change_kind)
+    document = {
+        **change_to_json(change),
+        "schema": "divvy.slices.apply/1",
+        "emulator": machine is not None,
+        "resumed": resumed,
+        "applied": False,
+    }
+    if not yes or not change.pending:
+        document["applied"] = yes
+        if yes:
+            state.unlink(missing_ok=True)
+        if not output.machine(document, [step.text for step in change.pending]):
+            _show(output, sku, change, wanted, machine is not None, resumed=resumed)
+        return
+
+    done = _carry_out(driver, change, machine, emulate, state, output)
+    document |= {"steps": change_to_json(done)["steps"], "applied": True}
+    if not output.machine(document, []):
+        where = " on the EMULATOR" if machine is not None else ""
+        output.screen.line(Span(f"done{where}: {len(done.steps)} steps", "green"))
+
+
+def _carry_out(
+    driver: Driver,
+    change: Change,
+    machine: EmulatedSmi | None,
+    emulate: Path | None,
+    state: Path,
+    output: Output,
+) -> Change:
+    """Do the steps, writing each down; the file of a change goes away when it is done."""
+
+    def keep(now: Change) -> None:
+        if machine is not None and emulate is not None:
+            machine.save(emulate)
+        _write(state, now)
+
+    def announce(step: Step) -> None:
+        if output.plain:
+            output.screen.line(step.text)
+
+    done = carry_out(driver, change, announce=announce, keep=keep)
+    state.unlink(missing_ok=True)
+    return done
+
+
+def _change(
+    sku: Sku, driver: Driver, wanted: tuple[Layout, ...], state: Path, kind: str
+) -> tuple[Change, bool]:
+    """Return what is to be done, and whether it goes on from a change that stopped."""
+    now = layouts_of(sku, driver.instances(), len(wanted))
+    fresh, _ = plan_change(sku, now, wanted, kind)
+    if not state.exists():
+        return fresh, False
+    try:
+        kept = change_from_json(json.loads(read_file(state, "--state")), sku)
+    except json.JSONDecodeError as error:
+        raise InputError.one("change-file", f"damaged: {error.msg}", path=str(state)) from error
+    made = {(s.gpu, s.placement) for s in kept.steps if s.act == "create"}
+    stay = {(gpu, placement) for gpu, slices in enumerate(kept.kept) for placement in slices}
+    goal = [sorted(p.profile for g, p in made | stay if g == gpu) for gpu in range(len(kept.kept))]
+    if sorted(goal) != sorted(sorted(p.profile for p in layout) for layout in wanted):
+        raise ConflictError.one(
+            "change-other",
+            f"{state} holds a change to another plan that stopped half-way",
+            fix="finish it with its own plan, or remove the file to plan from what is there now",
+        )
+    return kept, True
+
+
+def _write(path: Path, change: Change) -> None:
+    draft = path.with_name(path.name + ".new")
+    draft.write_text(json.dumps(change_to_json(change), indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _show(
+    output: Output,
+    sku: Sku,
+    change: Change,
+    wanted: tuple[Layout, ...],
+    emulated: bool,
+    *,
+    resumed: bool,
+) -> None:
+    screen = output.screen
+    if emulated:
+        screen.line(Span("EMULATOR: no GPU is touched", "yellow"))
+    if not change.pending:
+        screen.line("nothing to change")
+        return
+    if resumed:
+        screen.line(Span("a change that stopped half-way goes on", "yellow"))
+    for gpu, layout in enumerate(wanted):
+        screen.line(f"  wanted {gpu}  {draw(sku, layout)}")
+    for step in change.pending:
+        screen.line(f"  {step.text}")
+    kept = sum(len(stay) for stay in change.kept)
+    low, high = change.seconds
+    screen.line(
+        f"{seconds(low)} to {seconds(high)}, {change.lost_gpc_seconds:.0f} compute-slice seconds"
+        f" out of service; {kept} slices keep serving"
+    )
+    if sys.stdout.isatty():
+        screen.line(Span("--yes carries it out", "dim"))
