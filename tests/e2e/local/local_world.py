@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from divvy.adapters.local.cgroup import Containment
-from divvy.adapters.local.devices import offer_slots
+from divvy.adapters.local.devices import LocalNode, offer_slots
 from divvy.adapters.local.engine import LocalEngine
 from divvy.control.launch import LaunchSpec, run_directory
 from divvy.control.ports import Halt, Launch
@@ -35,6 +35,7 @@ class World:
     def __init__(self, directory: Path, nodes: int = 1, each: int = 4) -> None:
         self.directory = directory
         self.shape = (nodes, each)
+        self.nodes: tuple[LocalNode, ...] = ()
         self.details: dict[str, LaunchSpec] = {}
         self.specs: dict[str, JobSpec] = {}
         self.events: list[Event] = []
@@ -47,7 +48,7 @@ class World:
         self.engine = LocalEngine(
             self.directory,
             self.detail,
-            offer_slots("here", *self.shape),
+            self.nodes or offer_slots("here", *self.shape),
             SteadyClock(),
             containment=self.containment,
             **self.options,

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from divvy.adapters.local.cgroup import Containment
+from divvy.adapters.local.devices import offer_gpus
+from divvy.adapters.local.nvml import Gpu
 from divvy.adapters.local.order import Treatment
 from divvy.fleet.job import StopCause
 
@@ -244,3 +246,30 @@ def test_a_busy_slot_is_told_from_an_idle_one(world):
     assert busy["busy"] > 0.2
     assert busy["idle"] < 0.1
     assert busy[""] is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device files")
+def test_a_run_can_open_its_own_gpus_only(idle):
+    idle.nodes = offer_gpus(
+        "here", [Gpu(number, f"GPU-{number}", "H100-80GB", number) for number in range(4)]
+    )
+    engine = idle.open()
+    idle.submit()
+    if "devices" not in engine.containment.base:
+        pytest.skip(engine.containment.reasons["devices"])
+    for minor in range(4):
+        os.mknod(idle.directory / f"nvidia{minor}", 0o20666, os.makedev(195, minor))
+    script = (
+        "import errno, os, sys\n"
+        "print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['DIVVY_DEVICES'])\n"
+        "for minor in range(4):\n"
+        "    try: os.open(f'{sys.argv[1]}/nvidia{minor}', os.O_RDWR)\n"
+        "    except OSError as error: print(errno.errorcode[error.errno])\n"
+    )
+    idle.job("hold", "sleep", "60")
+    idle.job("j1", sys.executable, "-I", "-S", "-c", script, str(idle.directory), gpus=2)
+    idle.launch("hold")
+    idle.launch("j1")
+    assert idle.stopped("j1").exit_code == 0
+    # No GPU stands behind the files: where the run is let in, the kernel finds no device.
+    assert idle.stdout("j1").split() == ["0,1", "1,2", "EPERM", "ENXIO", "ENXIO", "EPERM"]
