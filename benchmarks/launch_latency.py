@@ -20,7 +20,7 @@ from pathlib import Path
 
 from divvy.adapters.local.devices import offer_slots
 from divvy.adapters.local.engine import LocalEngine
-from divvy.adapters.local.shim.main import steady_ms
+from divvy.adapters.local.shim.clocks import steady_ms
 from divvy.control.launch import LaunchSpec, run_directory
 from divvy.control.ports import Launch
 from divvy.fleet.event import Event, Started, Stopped

@@ -1,12 +1,16 @@
 """The way out: warn, SIGTERM, SIGKILL, and nobody stays behind."""
 
+import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from divvy.adapters.local import shim
 from divvy.adapters.local.cgroup import Containment
 from divvy.adapters.local.devices import offer_gpus
 from divvy.adapters.local.nvml import Gpu
@@ -166,6 +170,49 @@ def test_what_main_leaves_behind_may_end_in_peace_and_the_run_lasts_until_then(w
     assert (stop.cause, stop.exit_code) == (StopCause.FINISHED, 0)
     assert "flushed" in world.stdout("j1")
     assert stop.at - world.starts("j1")[0].at >= 600
+
+
+def test_a_preemption_after_the_end_of_main_does_not_make_a_finished_job_run_again(world):
+    script = "(trap 'sleep 0.5; exit' TERM; echo ready; while :; do sleep 0.02; done) & sleep 0.2"
+    world.sh("j1", script, grace_seconds=10)
+    ready(world, "j1")
+    pid = json.loads(world.file("j1", "started.json").read_text())["pid"]
+    world.until(lambda: not world.alive(pid))
+    world.halt("j1", StopCause.PREEMPTED)
+    stop = world.stopped("j1")
+    assert (stop.cause, stop.requeue, stop.exit_code) == (StopCause.FINISHED, False, 0)
+
+
+def test_a_run_is_called_off_while_its_directory_does_not_answer(idle, tmp_path):
+    """A directory that hangs, as one of a dead file server would: here a wrapper of chdir that waits."""
+    slow = idle.directory / "slow" / "shim"
+    shutil.copytree(Path(shim.__file__).parent, slow)
+    child = (slow / "child.py").read_text()
+    (slow / "child.py").write_text(
+        child.replace("os.chdir(order", "import time; time.sleep(60); os.chdir(order")
+    )
+    idle.open()
+    idle.submit()
+    with mock.patch("divvy.adapters.local.runs._SHIM_HOME", str(slow.parent)):
+        idle.job("j1", "true", gpus=4)
+        idle.launch("j1")
+    idle.job("next", "true", gpus=4)
+    idle.launch("next")
+    time.sleep(0.5)
+    stat = (
+        Path(f"/proc/{idle.engine._switchboard._shims['j1.1']}/stat").read_text().rpartition(")")[2].split()
+    )
+    assert int(stat[11]) + int(stat[12]) < 0.3 * os.sysconf("SC_CLK_TCK")  # the shim waits, it does not spin
+    idle.halt("j1", StopCause.CANCELLED)
+    stop = idle.stopped("j1")
+    assert (stop.cause, stop.requeue, stop.detail) == (
+        StopCause.CANCELLED,
+        False,
+        "it was told to leave before it began",
+    )
+    assert idle.starts("j1") == []
+    assert not idle.file("j1", "started.json").exists()
+    assert idle.stopped("next").cause is StopCause.FINISHED
 
 
 def test_a_stopped_process_hears_sigterm(world):

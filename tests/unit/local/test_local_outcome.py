@@ -5,7 +5,7 @@ from divvy.adapters.local.backoff import Backoff
 from divvy.adapters.local.devices import Device
 from divvy.adapters.local.moment import Timekeeper
 from divvy.adapters.local.order import run_key, slot_variables
-from divvy.adapters.local.shim.main import steady_ms, wall_ms
+from divvy.adapters.local.shim.clocks import steady_ms, wall_ms
 from divvy.control.ports import Launch
 from divvy.fleet.job import JobSpec, StopCause
 

@@ -20,6 +20,7 @@ from divvy.adapters.local.shim.processes import kill_groups, remove_groups
 _NVIDIA_MAJOR: Final = 195
 _V1_CONTROLLERS: Final = frozenset({"memory", "cpu", "devices", "pids", "freezer"})
 _CPU_PERIOD_US: Final = 100_000
+_LEAST_QUOTA_US: Final = 1_000
 _ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
@@ -176,7 +177,7 @@ class Containment:
             else:
                 yield cpu / name / "cpu.weight", str(min(100 * limits.slots, 10_000))
             if limits.cpu_cores:
-                quota = int(limits.cpu_cores * _CPU_PERIOD_US)
+                quota = max(int(limits.cpu_cores * _CPU_PERIOD_US), _LEAST_QUOTA_US)
                 if v1:
                     yield cpu / name / "cpu.cfs_period_us", str(_CPU_PERIOD_US)
                     yield cpu / name / "cpu.cfs_quota_us", str(quota)

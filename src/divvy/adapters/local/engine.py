@@ -22,7 +22,7 @@ from divvy.adapters.local.meter import Busy, Holding, Meter
 from divvy.adapters.local.moment import Timekeeper
 from divvy.adapters.local.order import Treatment, read_assignment, run_key
 from divvy.adapters.local.runs import Shelf, Standing
-from divvy.adapters.local.shim.main import boot_id, steady_ms
+from divvy.adapters.local.shim.clocks import boot_id, steady_ms
 from divvy.adapters.local.starter import MachineError, Starter, SubmissionError
 from divvy.adapters.local.switchboard import Switchboard
 from divvy.control.launch import LaunchSpec
@@ -33,6 +33,8 @@ from divvy.fleet.node import Node
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN_MS: Final = 50
+_LOOKS: Final = 40
+_LOOK_SELDOM_MS: Final = 1_000
 
 
 class Stage(IntEnum):
@@ -103,6 +105,7 @@ class LocalEngine:
         self._backoff = Backoff()
         self._told = False
         self._leaving = False
+        self._looks = 0
         self._rubbish: set[str] = set()
         self._times = Timekeeper(clock, boot_id())
         self._switchboard = Switchboard(self.directory)
@@ -144,15 +147,21 @@ class LocalEngine:
                 self._report_start(run)
         for key in calls.gone:
             self._hang_up(self._runs[key])
-        for run in [run for run in self._runs.values() if run.stage is Stage.SWEEPING]:
-            self._sweep(run)
-        self._leaving = self._switchboard.reap()
-        self._rubbish = {key for key in self._rubbish if not self.containment.discard(key)}
+        self._clear_up()
         if self._told:
             self._evict()
         self._begin_waiting()
         self._fade()
         return self._take()
+
+    def _clear_up(self) -> None:
+        """See to what dead shims left behind."""
+        lost = [run for run in self._runs.values() if run.stage is Stage.SWEEPING]
+        for run in lost:
+            self._sweep(run)
+        self._leaving = self._switchboard.reap()
+        self._rubbish = {key for key in self._rubbish if not self.containment.discard(key)}
+        self._looks = self._looks + 1 if lost or self._leaving or self._rubbish else 0
 
     def _take(self) -> list[Event]:
         events, self._events = self._events, []
@@ -170,7 +179,8 @@ class LocalEngine:
             return 0
         stages = {run.stage for run in self._runs.values()}
         if Stage.SWEEPING in stages or self._leaving or self._rubbish:
-            return _LOOK_AGAIN_MS
+            # Usually a matter of milliseconds; a process that hangs in the kernel may take hours.
+            return _LOOK_AGAIN_MS if self._looks < _LOOKS else _LOOK_SELDOM_MS
         return self._backoff.pause(steady_ms()) if Stage.WAITING in stages else None
 
     def holdings(self) -> list[Holding]:

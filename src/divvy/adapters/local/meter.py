@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from divvy.adapters.local.cgroup import Containment
 from divvy.adapters.local.nvml import Gauge
 from divvy.adapters.local.order import run_key
-from divvy.adapters.local.shim.main import steady_ms
+from divvy.adapters.local.shim.clocks import steady_ms
 
 #: Shortest time between two readings; more often, the last answer is given again.
 INTERVAL_MS: Final = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from divvy.adapters.local.shim.main import steady_ms, wall_ms
+from divvy.adapters.local.shim.clocks import steady_ms, wall_ms
 from divvy.control.ports import Clock
 
 

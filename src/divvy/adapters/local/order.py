@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from divvy.adapters.local.cgroup import Group, Limits
@@ -28,7 +28,7 @@ class Treatment:
     """
 
     cores_per_slot: float = 0
-    switch_user: bool = os.geteuid() == 0
+    switch_user: bool = field(default_factory=lambda: os.geteuid() == 0)
     hide_gpus: bool = False
 
 

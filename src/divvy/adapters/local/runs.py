@@ -29,6 +29,8 @@ from divvy.control.launch import run_directory
 CONTROL: Final = "control"
 SHIM_LOG: Final = "shim.log"
 _BOOT: Final = "import sys; sys.path.append(sys.argv[1]); from shim.main import main; main(sys.argv[2])"
+#: Some interpreters are linked with libraries that lie in unusual places.
+_INTERPRETER_NEEDS: Final = ("LD_LIBRARY_PATH",)
 _SHIM_HOME: Final = str(Path(__file__).parent)
 
 
@@ -192,7 +194,7 @@ def _spawn(directory: str, key: str, ear: int) -> int:
     return os.posix_spawn(
         sys.executable,
         command,
-        {},
+        {name: os.environ[name] for name in _INTERPRETER_NEEDS if name in os.environ},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, ear, 0),
             (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),

@@ -7,5 +7,6 @@ but a few modules of the standard library, and never anything else of Divvy.
     ladder     warn, SIGTERM, SIGKILL: when to climb, as a pure state machine
     child      what happens between fork and exec: identity, groups, directory, logs
     processes  who belongs to the run, and how all of them are signalled
+    clocks     the clocks of the machine
     record     files that are either whole or absent
 """

@@ -49,7 +49,7 @@ def become(order: dict[str, Any], logs: tuple[int, int], go: int, report: int, p
     """Turn this freshly forked process into the command; never returns.
 
     Args:
-        order: What to run (see `records.Order`).
+        order: What to run (see `divvy.adapters.local.order.order_document`).
         logs: Descriptors of stdout and stderr.
         go: Pipe on which the shim gives the go-ahead; its end without a word means: do not.
         report: Pipe to the shim, closed by a successful exec.
@@ -133,11 +133,14 @@ def environment(order: dict[str, Any]) -> dict[str, str]:
     """Return the environment of the command; who it runs as overrides what was submitted."""
     env = dict(order["env"])
     if order["switch"]:
-        env["USER"] = env["LOGNAME"] = order["user"]
         try:
-            env["HOME"] = pwd.getpwuid(order["uid"]).pw_dir
-        except KeyError:
-            env.setdefault("HOME", "/")  # a user of the directory service that this machine does not know
+            user = pwd.getpwuid(order["uid"])
+        except KeyError:  # a user of a directory service that this machine does not ask
+            env["USER"] = env["LOGNAME"] = order["user"]
+            env.setdefault("HOME", "/")
+        else:
+            env["USER"] = env["LOGNAME"] = user.pw_name
+            env["HOME"] = user.pw_dir
     return env
 
 

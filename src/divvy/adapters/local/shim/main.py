@@ -3,11 +3,12 @@
     python -I -S -c BOOT DIRECTORY      (standard input: the FIFO over which the engine speaks)
 
 The working directory becomes the run's directory; its files are described in
-`divvy.adapters.local.records`. Every wait is by a monotonic clock; the wall clock is only written down.
+`divvy.adapters.local.runs`. Every wait is by a monotonic clock; the wall clock is only written down.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -18,6 +19,7 @@ from typing import Any, Final, NoReturn
 
 from . import record
 from .child import NOT_RUNNABLE, READY, Fault, become
+from .clocks import boot_id, steady_ms, wall_ms
 from .ladder import Ladder, Rung
 from .processes import (
     become_reaper,
@@ -41,21 +43,11 @@ _REMOVE_PAUSE_SECONDS: Final = 0.02
 _LOOK_AGAIN_MS: Final = 20
 
 
-def wall_ms() -> int:
-    """Return the wall clock, ms since the Unix epoch."""
-    return time.time_ns() // 1_000_000
-
-
-def steady_ms() -> int:
-    """Return ms of a clock that nobody sets and that also runs while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
 class Shim:
     """Supervises one run.
 
     Args:
-        order: What to run (see `divvy.adapters.local.records.Order`).
+        order: What to run (see `divvy.adapters.local.order.order_document`).
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -65,6 +57,7 @@ class Shim:
         self.status: int | None = None
         self.usage: Any = None
         self.rung_at_exit = Rung.RUN
+        self.cause_at_exit = ""
         self.started_ms = 0
         self.started_steady_ms = 0
         self.ladder = Ladder(order["warn_ms"], order["grace_ms"])
@@ -119,12 +112,12 @@ class Shim:
             "boot_id": boot_id(),
         }
         if not record.claim(STARTED, claim):
-            sys.exit(
-                "this run was begun before; it is not begun twice"
-            )  # and its record is not ours to write
+            # By another shim, whose record is not ours to write.
+            sys.exit("this run was begun before; it is not begun twice")
         for directory in ("..", "../.."):
             record.sync_directory(directory)
-        os.write(go, READY)
+        with contextlib.suppress(BrokenPipeError):  # the child is dead already; its status will say how
+            os.write(go, READY)
         word = self._word(report)
         if word:
             return self._fault_of(word)
@@ -142,7 +135,8 @@ class Shim:
         for descriptor in (report, 0, self._wake_read):
             poller.register(descriptor, select.POLLIN)
         while True:
-            if any(descriptor == report for descriptor, _ in poller.poll(self._pause())):
+            pause = self.ladder.wait(steady_ms())
+            if any(descriptor == report for descriptor, _ in poller.poll(pause)):
                 return os.read(report, 8192)
             _drain(self._wake_read)
             rungs = self._obey()
@@ -206,7 +200,7 @@ class Shim:
                 break
             if pid == self.child:
                 self.status, self.usage = status, usage
-                self.rung_at_exit = self.ladder.rung
+                self.rung_at_exit, self.cause_at_exit = self.ladder.rung, self.ladder.cause
         if self.status is not None:
             self._act(self.ladder.main_exited(steady_ms()))
         return True
@@ -283,6 +277,8 @@ class Shim:
     def end(self, fault: Fault | None) -> None:
         """Write the end record, however long the disk refuses it, and remove the run's cgroups."""
         ended_steady_ms = steady_ms()
+        # Whoever asked for devices after the main process had ended did not end it.
+        cause = self.ladder.cause if self.status is None else self.cause_at_exit
         document = {
             "began": fault is None,
             "started_ms": self.started_ms,
@@ -292,7 +288,7 @@ class Shim:
             "boot_id": boot_id(),
             "status": self.status,
             "exit_code": (fault.exit_code or None) if fault else exit_code(self.status),
-            "cause": self.ladder.cause,
+            "cause": cause,
             "rung": self.rung_at_exit.name,
             "fault": fault.of if fault else "",
             "message": fault.message if fault else "",
@@ -303,8 +299,10 @@ class Shim:
         while True:
             try:
                 record.write_reserved(ENDED, document)
+            except FileNotFoundError:
+                break  # somebody removed the directory: nobody will ask for the record
             except OSError as error:
-                print(f"the end record cannot be written: {error}", file=sys.stderr, flush=True)  # noqa: T201
+                _complain(f"the end record cannot be written: {error}")
                 time.sleep(_RETRY_SECONDS)
             else:
                 break
@@ -363,10 +361,10 @@ def main(directory: str) -> NoReturn:
     os._exit(0)
 
 
-def boot_id() -> str:
-    """Return the name of this boot of the machine, in which `steady_ms` counts."""
-    with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
-        return file.read().strip()
+def _complain(text: str) -> None:
+    """Write to the shim's log, unless the disk refuses that as well."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
 
 
 def _lower_oom_score() -> None:
