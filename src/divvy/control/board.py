@@ -130,6 +130,11 @@ class Lane:
                 lists = [authors[author] for _, author in level]
                 yield from (job for _, job in (lists[0] if len(lists) == 1 else merge(*lists)))
 
+    def of_author(self, author: str) -> Iterator[str]:
+        """Yield the jobs of one author, in order of service."""
+        for rank in sorted(self._ranks):
+            yield from (job for _, job in self._ranks[rank].get(author, ()))
+
     def before(self, job: JobSight, usage: Mapping[str, float]) -> int:
         """Return how many jobs of the lane go before one of its jobs."""
         own = (-job.spec.priority, not job.debug)
@@ -161,6 +166,9 @@ class Board:
         self.unseen: dict[str, JobSight] = {}
         """Jobs that are stored and that the scheduler has not seen yet."""
         self.waiting = 0
+        """How many jobs wait."""
+        self.again = 0
+        """How many of them were preempted before."""
 
     def put(self, job: JobSight) -> None:
         """Add a job, or bring it up to date; a job that is over leaves the board."""
@@ -171,6 +179,7 @@ class Board:
         if is_waiting(job):
             self._lanes(job).setdefault(job.spec.account, Lane()).add(job)
             self.waiting += 1
+            self.again += job.preemptions > 0
             if job.phase is None:
                 self.unseen[job.spec.id] = job
         else:
@@ -185,6 +194,7 @@ class Board:
             del self.running[job]
             return
         self.waiting -= 1
+        self.again -= old.preemptions > 0
         self.unseen.pop(job, None)
         lanes = self._lanes(old)
         lane = lanes[old.spec.account]
@@ -192,12 +202,16 @@ class Board:
         if not lane.count:
             del lanes[old.spec.account]
 
+    def lanes(self, view: View) -> Iterator[tuple[str, Lane]]:
+        """Yield accounts with what waits there in order of service: allocated work, then unallocated."""
+        yield from ((account, self.allocated[account]) for account in self._ranked(view))
+        yield from ((account, self.spare[account]) for account in self._spare(view))
+
     def order(self, view: View) -> Iterator[JobSight]:
-        """Yield waiting jobs in order of service: allocated work first, then unallocated."""
-        for lanes, accounts in ((self.allocated, self._ranked(view)), (self.spare, self._spare(view))):
-            for account in accounts:
-                usage = view.authors.get(account, {})
-                yield from (self.jobs[job] for job in lanes[account].ordered(usage))
+        """Yield waiting jobs in order of service."""
+        for account, lane in self.lanes(view):
+            usage = view.authors.get(account, {})
+            yield from (self.jobs[job] for job in lane.ordered(usage))
 
     def in_account(self, job: JobSight, view: View) -> Iterator[JobSight]:
         """Yield the waiting jobs of a waiting job's account and kind, in order."""

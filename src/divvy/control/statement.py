@@ -59,6 +59,23 @@ class Occupancy(NamedTuple):
     declared: int
 
 
+class Stint(NamedTuple):
+    """A job as far as a statement is concerned; times are ms, None where there is none yet."""
+
+    job: str
+    account: str
+    gpus: int
+    min_runtime: int
+    resumable: bool
+    refused: bool
+    submitted: int
+    started: int | None
+    stopped: int | None
+    attempt: int
+    rate: int
+    stop_cause: int | None
+
+
 class Adjustment(NamedTuple):
     """Charge added at an instant, with its cause."""
 

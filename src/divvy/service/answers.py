@@ -58,10 +58,10 @@ class Rendered:
 
     Args:
         mirror: What the answer shows.
-        render: Makes the document; called at most once per generation of the mirror.
+        render: Makes the text of the answer at a time (ms); called once per generation of the mirror.
     """
 
-    def __init__(self, mirror: Mirror, render: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, mirror: Mirror, render: Callable[[int], bytes]) -> None:
         self._mirror = mirror
         self._render = render
         self._generation = -1
@@ -70,6 +70,6 @@ class Rendered:
     def answer(self, now: int) -> Response:
         """Return the answer as it is now (``now`` in ms)."""
         if self._generation != self._mirror.generation:
-            self._bytes = dump(self._render())
+            self._bytes = self._render(now)
             self._generation = self._mirror.generation
         return aged_bytes(self._bytes, self._mirror.seen().at, now)

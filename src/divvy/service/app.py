@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 import divvy
 from divvy.errors import DivvyError
-from divvy.service import problems, render, web
+from divvy.service import problems, web
 from divvy.service.answers import Rendered
 from divvy.service.context import Service
 from divvy.service.describe import describe
@@ -23,6 +23,7 @@ from divvy.service.mirror import Mirror
 from divvy.service.ports import Backend
 from divvy.service.routers import budgets, decisions, fleet, jobs, logs, nodes, tokens
 from divvy.service.statements import Statements
+from divvy.service.status import StatusPage
 from divvy.service.submission import Submissions
 from divvy.service.tokens import TokenBook
 
@@ -46,7 +47,7 @@ def create_app(backend: Backend) -> FastAPI:
         submissions=Submissions(backend.reader, backend.intake),
         statements=Statements(backend.reader),
         metrics=Metrics(mirror, backend.now, backend.health),
-        status=Rendered(mirror, lambda: render.status(mirror, backend.now())),
+        status=Rendered(mirror, StatusPage(mirror).render),
     )
     app = FastAPI(
         title="Divvy",

@@ -90,7 +90,10 @@ class _Fleet(Collector):
         yield _gauge("divvy_state_version", "Version of the published state.", view.version)
         yield from _accounts(view)
         yield from _nodes(view)
-        states = Tally(job.label(now).partition("(")[0] for job in board.jobs.values())
+        states = Tally(job.label(now) for job in board.running.values())
+        states["accepted"] = len(board.unseen)
+        states["preempted"] = board.again
+        states["queued"] = board.waiting - board.again - len(board.unseen)
         yield _by("divvy_jobs", "Live jobs.", "state", states)
         waits = Tally(wait.reason.name.lower().replace("_", "-") for wait in view.waits.values())
         yield _by("divvy_jobs_waiting_by_reason", "Jobs that the last pass tried and left.", "reason", waits)

@@ -198,8 +198,8 @@ class Mirror:
         if self._loaded:
             jobs = [*self._reader.jobs_changed(changed, number)]
             jobs += [job for name in doubtful if (job := self._reader.job(name)) is not None]
-            changed = max((job.changed for job in jobs), default=changed)
-            number = max((job.number for job in jobs), default=number)
+            changed = max([changed, *(job.changed for job in jobs)])
+            number = max([number, *(job.number for job in jobs)])
         else:  # what changes while the live jobs are read is read again
             changed = next((entry.seq for entry in self._reader.passes(limit=1)), 0)
             number = next((job.number for job in self._reader.jobs(limit=1)), 0)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from divvy.control.board import JobSight
+from divvy.control.statement import Stint
 from divvy.control.token import TokenRow
 from divvy.errors import DivvyError
 from divvy.fleet.job import JobSpec, Phase
@@ -19,10 +20,6 @@ class JobRecord(JobSight, Protocol):
     @property
     def number(self) -> int:
         """Return its number; it grows with every submission."""
-
-    @property
-    def rate(self) -> int:
-        """Return the charge per ms of the present run; 0 where nothing runs."""
 
     @property
     def changed(self) -> int:
@@ -169,7 +166,7 @@ class Reader(Protocol):
     def jobs_changed(self, after: int, newer_than: int) -> Sequence[JobRecord]:
         """Return jobs changed after a journal entry, or with a greater number."""
 
-    def jobs_between(self, since: int, until: int) -> Sequence[JobRecord]:
+    def stints(self, since: int, until: int) -> Sequence[Stint]:
         """Return jobs that were queued or running at any time in a period."""
 
     def count(self, phases: Iterable[Phase | None]) -> int:

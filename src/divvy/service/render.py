@@ -6,22 +6,20 @@ per row: a list of a thousand jobs is a thousand dictionaries and one pass of ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from divvy.control.board import Board, JobSight
+from divvy.control.board import Board, JobSight, Lane
 from divvy.control.explain import Explanation, reason_in_queue
-from divvy.control.view import NodeSight, View
+from divvy.control.view import View
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.fleet.job import JobKind, Phase
-from divvy.fleet.node import NodeState
-from divvy.service.mirror import DeviceSight, Mirror
+from divvy.service.identity import within
 from divvy.service.ports import JobRecord
 from divvy.units import HOUR, SECOND
 
 _AHEAD_IN_QUEUE: Final = 3
-NOT_MEASURED: Final = "no monitor reports the utilisation of this node"
 
 
 def seconds(milliseconds: int | None) -> float | None:
@@ -121,40 +119,54 @@ def queue_rows(
         me: Whose names are shown.
         admin: Whether all names are shown.
     """
-    return list(islice(_queue_rows(board, view, now, account, author, me=me, admin=admin), limit))
+    rows = _queue_rows(board, view, now, account, author)
+    return [
+        {**row, "name": row["name"] if admin or row["author"] == me else ""} for row in islice(rows, limit)
+    ]
 
 
-def _queue_rows(
-    board: Board, view: View, now: int, account: str, author: str, *, me: str, admin: bool
-) -> Iterator[dict[str, Any]]:
-    below = f"{account}."
-    before: list[str] = []
-    lane: tuple[str, bool] | None = None
-    for index, each in enumerate(board.order(view)):
-        spec = each.spec
-        first = lane != (spec.account, spec.allocated)
-        lane = (spec.account, spec.allocated)
-        ahead = before[-_AHEAD_IN_QUEUE:]
-        before.append(spec.id)
-        if account and spec.account != account and not spec.account.startswith(below):
-            continue
-        if author and spec.author != author:
-            continue
-        reason = reason_in_queue(each, view, first=first)
-        yield {
-            "position": index + 1,
-            "id": spec.id,
-            "name": spec.name if admin or spec.author == me else "",
-            "account": spec.account,
-            "author": spec.author,
-            "gpus": spec.gpus,
-            "min_runtime_seconds": spec.min_runtime / SECOND,
-            "state": each.label(now),
-            "waiting_seconds": max(now - each.queued, 0) / SECOND,
-            "reason": {"code": reason.code, "text": reason.text},
-            "ahead": ahead,
-            "ahead_count": index,
-        }
+def _queue_rows(board: Board, view: View, now: int, account: str, author: str) -> Iterator[dict[str, Any]]:
+    """Yield rows; accounts and authors that are not asked for are counted, not looked at."""
+    before = 0
+    heads: list[str] = []
+    for path, lane in board.lanes(view):
+        usage = view.authors.get(path, {})
+        first = list(islice(lane.ordered(usage), _AHEAD_IN_QUEUE))
+        if not account or within(path, account):
+            for place, name in _of_lane(board, lane, usage, author):
+                ahead = first[:place] or heads[-_AHEAD_IN_QUEUE:]
+                yield _queue_row(board.jobs[name], view, now, before + place, ahead, first=place == 0)
+        before += lane.count
+        heads.append(first[0])
+
+
+def _of_lane(board: Board, lane: Lane, usage: Mapping[str, float], author: str) -> Iterator[tuple[int, str]]:
+    """Yield jobs of a lane, all or one author's, with their place in it."""
+    if not author:
+        yield from enumerate(lane.ordered(usage))
+        return
+    for name in lane.of_author(author):
+        yield lane.before(board.jobs[name], usage), name
+
+
+def _queue_row(
+    job: JobSight, view: View, now: int, before: int, ahead: list[str], *, first: bool
+) -> dict[str, Any]:
+    spec = job.spec
+    return {
+        "position": before + 1,
+        "id": spec.id,
+        "name": spec.name,
+        "account": spec.account,
+        "author": spec.author,
+        "gpus": spec.gpus,
+        "min_runtime_seconds": spec.min_runtime / SECOND,
+        "state": job.label(now),
+        "waiting_seconds": max(now - job.queued, 0) / SECOND,
+        "reason": reason_in_queue(job, view, first=first)._asdict(),
+        "ahead": ahead,
+        "ahead_count": before,
+    }
 
 
 def explanation(found: Explanation, tree: AccountTree, view: View, account_path: str) -> dict[str, Any]:
@@ -174,87 +186,4 @@ def explanation(found: Explanation, tree: AccountTree, view: View, account_path:
         "history": [
             {"at": line.at / SECOND, "event": line.event, "text": line.text} for line in found.history
         ],
-    }
-
-
-# -- the fleet --------------------------------------------------------------------------------------------
-
-
-def status(mirror: Mirror, now: int) -> dict[str, Any]:
-    """Return the fleet at a glance, without its age."""
-    view, tree = mirror.seen(), mirror.in_force().budget.tree
-    by_node: dict[str, list[tuple[JobSight, int]]] = {}
-    held = {True: 0, False: 0}
-    for run in mirror.board.running.values():
-        for node, gpus in run.placement:
-            by_node.setdefault(node, []).append((run, gpus))
-            if run.phase is not Phase.STOPPING:
-                held[run.spec.allocated] += gpus
-    nodes = [
-        _node(sight, by_node.get(sight.node.name, ()), mirror.devices.get(sight.node.name), mirror.board, now)
-        for sight in view.nodes
-    ]
-    return {
-        "schema": "divvy.status/1",
-        "version": view.version,
-        "policy": view.planner,
-        "totals": {
-            "gpus": sum(s.node.gpus for s in view.nodes if s.node.state is not NodeState.DOWN),
-            "used": held[True] + held[False],
-            "allocated": held[True],
-            "unallocated": held[False],
-            "free": sum(sight.free for sight in view.nodes),
-            "queued": mirror.board.waiting,
-            "running": len(mirror.board.running),
-        },
-        "nodes": nodes,
-        "accounts": accounts(tree, view),
-    }
-
-
-def _node(
-    sight: NodeSight,
-    runs: Sequence[tuple[JobSight, int]],
-    reported: Sequence[DeviceSight] | None,
-    board: Board,
-    now: int,
-) -> dict[str, Any]:
-    node = sight.node
-    empty = {NodeState.UP: "free", NodeState.DRAINING: "draining", NodeState.DOWN: "down"}[node.state]
-    if reported is None:
-        reported = _in_order(node.gpus, runs)
-    return {
-        "name": node.name,
-        "model": node.model,
-        "gpus": node.gpus,
-        "free": sight.free,
-        "state": node.state.name.lower(),
-        "cause": node.cause,
-        "domain": node.domain,
-        "devices": [_device(device, board.jobs, empty, now) for device in reported],
-    }
-
-
-def _in_order(gpus: int, runs: Sequence[tuple[JobSight, int]]) -> list[DeviceSight]:
-    """Return a node's devices where the engine does not say whose is which: filled in order of start."""
-    owners = [
-        run.spec.id
-        for run, count in sorted(runs, key=lambda pair: (pair[0].started or 0, pair[0].spec.id))
-        for _ in range(count)
-    ]
-    owners = owners[:gpus]
-    padded = [*owners, *[None] * (gpus - len(owners))]
-    return [DeviceSight(index, owner, None, NOT_MEASURED) for index, owner in enumerate(padded)]
-
-
-def _device(device: DeviceSight, jobs: Mapping[str, JobSight], empty: str, now: int) -> dict[str, Any]:
-    run = jobs.get(device.job) if device.job is not None else None
-    known = device.utilisation is not None
-    return {
-        "index": device.index,
-        "job": run.spec.id if run is not None else None,
-        "account": run.spec.account if run is not None else None,
-        "state": run.label(now) if run is not None else empty,
-        "utilisation": device.utilisation,
-        "utilisation_reason": None if known else device.reason or NOT_MEASURED,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from divvy.service.peer import PeerProtocol
 
 _SHUTDOWN_SECONDS: Final = 3
 _SWITCH_SECONDS: Final = 0.0005
+_ALLOCATIONS: Final = 20_000
 
 
 class _Server(uvicorn.Server):
@@ -55,6 +57,13 @@ def make_server(app: FastAPI, ready: Callable[[], None] = lambda: None) -> uvico
 
 def serve(app: FastAPI, listeners: Sequence[socket.socket], ready: Callable[[], None]) -> None:
     """Answer requests on listening sockets until SIGINT or SIGTERM; open streams get a moment to end."""
+    # The live jobs stay: a collector that walks them all again and again would stop every request for it.
+    gc.set_threshold(_ALLOCATIONS, 50, 100)
     # A worker thread that parses rows must not hold up the event loop for whole time slices of 5 ms.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    make_server(app, ready).run(list(listeners))
+
+    def loaded() -> None:
+        gc.freeze()
+        ready()
+
+    make_server(app, loaded).run(list(listeners))

@@ -16,14 +16,15 @@ from divvy.control.statement import (
     Occupancy,
     Row,
     Statement,
+    Stint,
     make_statement,
 )
 from divvy.errors import InputError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import read_budget
-from divvy.fleet.job import Phase, StopCause
+from divvy.fleet.job import StopCause
 from divvy.service.identity import within
-from divvy.service.ports import BudgetRecord, CapacityStep, JobRecord, LedgerLine, Reader
+from divvy.service.ports import BudgetRecord, CapacityStep, LedgerLine, Reader
 from divvy.units import DAY, HOUR, SECOND, gpu_hours
 
 LONGEST: Final = 400 * DAY
@@ -45,7 +46,7 @@ class Statements:
     def make(self, start: int, end: int, now: int) -> Statement:
         """Return the statement of a period (ms); what has not happened yet is not in it."""
         end = max(min(end, now), start)
-        jobs = {job.spec.id: job for job in self._reader.jobs_between(start, end)}
+        stints = {stint.job: stint for stint in self._reader.stints(start, end)}
         ledger = self._reader.ledger(since=start, until=end)
         steps = self._reader.capacity(start, end)
         return make_statement(
@@ -53,8 +54,8 @@ class Statements:
             end,
             self._epochs(end),
             [Capacity(step.at, step.gpus) for step in steps],
-            _demands(jobs.values(), end),
-            [*_finished(ledger, jobs), *_open(jobs.values(), ledger, end)],
+            _demands(stints.values(), end),
+            [*_finished(ledger, stints), *_open(stints.values(), ledger, end)],
             [
                 Adjustment(line.account, line.started, line.charge, line.cause)
                 for line in ledger
@@ -173,18 +174,17 @@ def _in_hours(column: Hours) -> list[float]:
     return [float(value) for value in np.asarray(column) / HOUR]
 
 
-def _demands(jobs: Iterable[JobRecord], end: int) -> Iterable[Demand]:
-    for job in jobs:
-        refused = job.phase is Phase.FAILED and not job.attempt
-        if job.spec.allocated and not refused:
-            until = end if job.stopped is None else job.stopped
-            yield Demand(job.spec.account, job.submitted, until, job.spec.gpus)
+def _demands(stints: Iterable[Stint], end: int) -> Iterable[Demand]:
+    for stint in stints:
+        if stint.min_runtime and not stint.refused:
+            until = end if stint.stopped is None else stint.stopped
+            yield Demand(stint.account, stint.submitted, until, stint.gpus)
 
 
-def _finished(ledger: Iterable[LedgerLine], jobs: dict[str, JobRecord]) -> Iterable[Occupancy]:
+def _finished(ledger: Iterable[LedgerLine], stints: dict[str, Stint]) -> Iterable[Occupancy]:
     for line in ledger:
         if line.job:
-            job = jobs.get(line.job)
+            stint = stints.get(line.job)
             yield Occupancy(
                 line.account,
                 line.started,
@@ -192,33 +192,32 @@ def _finished(ledger: Iterable[LedgerLine], jobs: dict[str, JobRecord]) -> Itera
                 line.gpus,
                 line.weight,
                 line.allocated,
-                job is not None and _was_lost(job, line.attempt),
-                job.spec.min_runtime if job is not None else 0,
+                stint is not None and _was_lost(stint, line.attempt),
+                stint.min_runtime if stint is not None else 0,
             )
 
 
-def _was_lost(job: JobRecord, attempt: int) -> bool:
+def _was_lost(stint: Stint, attempt: int) -> bool:
     """Return whether the work of a run is known to be gone: it was cut short and nothing resumes it."""
-    if job.spec.resumable:
+    if stint.resumable:
         return False
-    if attempt < job.attempt:  # it began again from zero
+    if attempt < stint.attempt:  # it began again from zero
         return True
-    return job.stop_cause in _LOSING
+    return stint.stop_cause in _LOSING
 
 
-def _open(jobs: Iterable[JobRecord], ledger: Iterable[LedgerLine], end: int) -> Iterable[Occupancy]:
+def _open(stints: Iterable[Stint], ledger: Iterable[LedgerLine], end: int) -> Iterable[Occupancy]:
     """Yield the runs that are not over, as far as they have come; what they declared is judged at the end."""
     closed = {(line.job, line.attempt) for line in ledger}
-    for job in jobs:
-        if job.rate and job.started is not None and (job.spec.id, job.attempt) not in closed:
-            spec = job.spec
+    for stint in stints:
+        if stint.rate and stint.started is not None and (stint.job, stint.attempt) not in closed:
             yield Occupancy(
-                spec.account,
-                job.started,
+                stint.account,
+                stint.started,
                 end,
-                spec.gpus,
-                job.rate,
-                spec.allocated,
+                stint.gpus,
+                stint.rate,
+                stint.min_runtime > 0,
                 lost=False,
                 declared=0,
             )

@@ -141,7 +141,7 @@ def test_metrics_are_read_by_prometheus_and_agree_with_the_status(busy_api):
     }
     assert held == {account["path"]: account["held"] for account in busy_api.get("/v1/status")["accounts"]}
     states = {sample.labels["state"]: sample.value for sample in families["divvy_jobs"].samples}
-    assert states == {"protected": 2, "queued": 1}
+    assert states == {"protected": 2, "queued": 1, "accepted": 0, "preempted": 0}
     assert families["divvy_data_age_seconds"].samples[0].value >= 0
     assert families["divvy_devices_free"].samples[0].value == 2
     routes = {sample.labels["route"] for sample in families["divvy_api_requests"].samples}

@@ -26,6 +26,7 @@ from divvy.adapters.store.tables import (
     ledger,
     published,
 )
+from divvy.control.statement import Stint
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 
 
@@ -211,14 +212,15 @@ class Reader:
         query = sa.select(job).where(job.c.phase < int(Phase.FINISHED)).order_by(job.c.number).limit(limit)
         return self._jobs(query)
 
-    def jobs_between(self, since: int, until: int) -> list[JobRow]:
-        """Return the jobs that were queued or running at any time in a period, for demand."""
-        query = (
-            sa.select(job)
-            .where(job.c.submitted < until, job.c.stopped.is_(None) | (job.c.stopped > since))
-            .order_by(job.c.number)
-        )
-        return self._jobs(query)
+    def stints(self, since: int, until: int) -> list[Stint]:
+        """Return the jobs that were queued or running at any time in a period, with little of each."""
+        j = job.c
+        refused = (j.phase == int(Phase.FAILED)) & (j.attempt == 0)
+        query = sa.select(
+            *(j.id, j.account, j.gpus, j.min_runtime, j.resumable, refused),
+            *(j.submitted, j.started, j.stopped, j.attempt, j.rate, j.stop_cause),
+        ).where(j.submitted < until, j.stopped.is_(None) | (j.stopped > since))
+        return [Stint._make(row) for row in self._rows(query.order_by(j.number))]
 
     def jobs_changed(self, after: int, newer_than: int) -> list[JobRow]:
         """Return what a reader that keeps jobs in memory has not seen yet.
