@@ -30,7 +30,7 @@ ALLOWED: Final = (
 _MARKS: Final = (
     ("ibnet", re.compile(r"^(?:vendid=|switchguid=|caguid=)", re.MULTILINE)),
     ("ibstat", re.compile(r"^\s*CA '", re.MULTILINE)),
-    ("bandwidth", re.compile(r"Bandwidth Matrix \(GB/s\)|memcpy .*\(GB/s\)")),
+    ("bandwidth", re.compile(r"Bandwidth\b.*Matrix \(GB/s\)|memcpy .*\(GB/s\)")),
     (
         "peers",
         re.compile(r"^\s*GPU\d+\s+(?:(?:X|OK|CNS|GNS|TNS|NS)\s+)*(?:OK|CNS|GNS|TNS|NS)\b", re.MULTILINE),

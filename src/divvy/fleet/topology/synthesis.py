@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Final
 
 from divvy.fleet.topology.graph import Kind, Link, LinkKind, Origin, Source, Vertex, pairs_of
@@ -180,12 +181,13 @@ class _Builder:
         self, reading: Reading, levels: list[Classes], lane: float, source: Source, *, grace: bool
     ) -> None:
         self.reading, self.levels, self.lane, self.source, self.grace = reading, levels, lane, source, grace
+        self._numa: int | None = None
         self._count = defaultdict(int, {"hb": 0, "sw": 0})
 
     def _new(self, prefix: str, kind: Kind) -> str:
         name = f"{prefix}{self._count[prefix]}"
         self._count[prefix] += 1
-        self.reading.vertices[name] = Vertex(name, kind)
+        self.reading.vertices[name] = Vertex(name, kind, numa=self._numa)
         return name
 
     def _link(self, child: str, parent: str, bridges: int = 0) -> None:
@@ -203,7 +205,11 @@ class _Builder:
         )
 
     def socket(self, numa: str, devices: list[str]) -> None:
-        """Add the host bridges of one socket."""
+        """Add the host bridges of one socket; a NIC is on the socket that its labels put it on."""
+        self._numa = self.reading.vertices[numa].numa
+        for device in devices:
+            if self.reading.vertices[device].kind is Kind.NIC:
+                self.reading.vertices[device] = replace(self.reading.vertices[device], numa=self._numa)
         if self.grace:
             source = Source(Origin.DEFAULT, "NVLink-C2C between Grace and its GPU")
             for device in [d for d in devices if self.reading.vertices[d].kind is Kind.GPU]:

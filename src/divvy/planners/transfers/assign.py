@@ -34,10 +34,9 @@ _LATE: Final = 10.0
 
 @dataclass(slots=True)
 class Assignment:
-    """Bytes (1e9) by column and window, delays by column, and when all has arrived."""
+    """Bytes (1e9) by column and window, and when all has arrived."""
 
     gigabytes: NDArray[np.float64]
-    delays: NDArray[np.float64]
     makespan_s: float
 
 
@@ -95,7 +94,7 @@ def assign(
             continue
         makespan = windows[-1] + answer.last_s
         if result is None or makespan <= result.makespan_s:
-            result = Assignment(answer.amounts, delays, makespan)
+            result = Assignment(answer.amounts, makespan)
         if abs(makespan - guess_s) <= 0.002 * makespan:
             break
         guess_s = makespan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from divvy.perf.transfer import overhead
+from divvy.perf.transfer import KINDS
 from divvy.planners.transfers.candidates import Finder
 from divvy.planners.transfers.columns import GB, Split, solve
 from divvy.planners.transfers.plan import Transfer
@@ -33,11 +33,13 @@ def windows_of(transfers: Sequence[Transfer], *, early: bool) -> tuple[list[floa
     return sorted(set(moved.values())), out
 
 
-def least_overhead(finder: Finder, transfer: Transfer) -> float:
-    """Return the least start-up that any kind of route between the ends has."""
+def least_startup(finder: Finder, transfer: Transfer) -> float:
+    """Return the least start-up that any kind of route between the ends has.
+
+    Descriptors are not in it: divided among enough routes they cost as little as one likes.
+    """
     kinds = {c.kind for c in finder.between(transfer.source, transfer.target)}
-    options = [overhead(kind, transfer.size_bytes, transfer.descriptors).seconds for kind in kinds]
-    return min(options, default=0.0)
+    return min((KINDS[kind].startup_s for kind in kinds), default=0.0)
 
 
 def bound(ways: Roads, finder: Finder, transfers: Sequence[Transfer], split: Split | None = None) -> float:
@@ -54,7 +56,7 @@ def bound(ways: Roads, finder: Finder, transfers: Sequence[Transfer], split: Spl
     if split is None:
         windows, moved = windows_of(transfers, early=True)
         split = solve(ways, moved, windows)
-    starts = [least_overhead(finder, t) for t in transfers]
+    starts = [least_startup(finder, t) for t in transfers]
     alone = max(
         t.release_s + start + t.size_bytes / GB / _cut(ways, t)
         for t, start in zip(transfers, starts, strict=True)

@@ -145,9 +145,8 @@ def solve(
             break
         turns = warm.turns
     _refine(master, pricing, warm.best)
-    return Split(
-        master.makespan, master.best_bound, master.columns, master.amounts, list(windows), master.rounds
-    )
+    solved = master.columns[: len(master.amounts)]  # paths found after the last program are not in it
+    return Split(master.makespan, master.best_bound, solved, master.amounts, list(windows), master.rounds)
 
 
 def _refine(master: _Master, pricing: Pricing, best: NDArray[np.float64]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from divvy.perf.transfer import overhead
-from divvy.planners.transfers.assign import assign
+from divvy.planners.transfers.assign import Assignment, assign
 from divvy.planners.transfers.bound import windows_of
 from divvy.planners.transfers.candidates import Finder, kind_of
 from divvy.planners.transfers.columns import GB, Column, Split, solve
@@ -16,6 +16,9 @@ from divvy.planners.transfers.roads import Roads
 
 _LEAST_SHARE = 1e-5
 _PLAINEST = 3
+_MOST_DEADLINES = 12
+_SMALL_SHARE = 0.02
+_SMALL_COST = 1.01
 
 
 def plan(ways: Roads, finder: Finder, transfers: Sequence[Transfer], seed: int = 0) -> RoutePlan:
@@ -44,19 +47,47 @@ def plan_and_split(
         if c.kind != "tcp"
     ]
     split = solve(ways, moved, windows, seeds)
-    dated = sorted({*windows, *(t.deadline_s for t in moved if t.deadline_s is not None)})
-    if len(dated) > len(windows) + 8:
-        dated = windows
-    keep = _pool(split, len(seeds))
-    columns = [split.columns[i] for i in keep]
+    # A deadline that the fastest plan keeps anyway needs no window of its own.
+    due = sorted(
+        {t.deadline_s for t in moved if t.deadline_s is not None and t.deadline_s < split.makespan_s}
+    )
+    begins = sorted({*windows, *due[:_MOST_DEADLINES]})
+    columns = [split.columns[i] for i in _pool(split, len(seeds))]
     kinds = [kind_of(ways, c.path) for c in columns]
-    solved = assign(ways, moved, columns, kinds, dated, split.makespan_s + 40e-6)
-    amounts = solved.gigabytes if solved is not None else split.gigabytes[keep]
-    begins = dated if solved is not None else windows
-    end = solved.makespan_s if solved is not None else split.makespan_s
-    out.flows = _flows(moved, columns, kinds, amounts, begins, end)
-    exact = moved == list(transfers)
-    return out, (split if exact else None)
+    guess = split.makespan_s + 40e-6
+    solved = assign(ways, moved, columns, kinds, begins, guess)
+    if solved is None:
+        columns, begins = split.columns, windows
+        kinds = [kind_of(ways, c.path) for c in columns]
+        solved = Assignment(split.gigabytes, split.makespan_s)
+    else:
+        columns, kinds, solved = _slim(ways, moved, columns, kinds, begins, solved)
+    out.flows = _flows(moved, columns, kinds, solved.gigabytes, begins, solved.makespan_s)
+    return out, (split if moved == list(transfers) else None)
+
+
+def _slim(
+    ways: Roads,
+    transfers: Sequence[Transfer],
+    columns: list[Column],
+    kinds: list[str],
+    begins: Sequence[float],
+    solved: Assignment,
+) -> tuple[list[Column], list[str], Assignment]:
+    """Return the plan without routes that carry next to nothing, if that costs next to nothing."""
+    need = np.array([t.size_bytes / GB for t in transfers])
+    owner = np.array([c.transfer for c in columns])
+    share = solved.gigabytes.sum(axis=1) / need[owner]
+    most = np.zeros(len(transfers))
+    np.maximum.at(most, owner, share)
+    keep = np.flatnonzero((share >= _SMALL_SHARE) | (share >= most[owner]))
+    if len(keep) == int((share > 0).sum()):
+        return columns, kinds, solved
+    fewer, names = [columns[i] for i in keep], [kinds[i] for i in keep]
+    slim = assign(ways, transfers, fewer, names, begins, solved.makespan_s)
+    if slim is not None and slim.makespan_s <= solved.makespan_s * _SMALL_COST:
+        return fewer, names, slim
+    return columns, kinds, solved
 
 
 def _pool(split: Split, seeds: int) -> list[int]:

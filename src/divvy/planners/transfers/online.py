@@ -84,6 +84,18 @@ class Online:
             if count:
                 self._add(index, transfer, routes[route], count / chunks, out)
 
+    def predict(self, transfer: Transfer) -> float:
+        """Return when a transfer would end on its best single route under the present load."""
+        routes, resources, times = self.options(transfer.source, transfer.target)
+        size = transfer.size_bytes / GB
+        if not size:
+            return 0.0
+        waits = np.array(
+            [overhead(c.kind, transfer.size_bytes, transfer.descriptors).seconds for c in routes]
+        )
+        busy = (self._load[resources] + times * size) * self._slow[resources]
+        return float((waits + busy.max(axis=1)).min())
+
     @staticmethod
     def _add(index: int, transfer: Transfer, route: Candidate, share: float, out: RoutePlan) -> None:
         size = transfer.size_bytes * share

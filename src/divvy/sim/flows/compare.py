@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,7 @@ def run(
     seed: int = 0,
     *,
     keep_pieces: bool = False,
+    incast: Mapping[int, int] | None = None,
 ) -> tuple[RoutePlan, Outcome, Split | None]:
     """Return a planner's plan, what came of it, and the program's solution where it serves for the bound."""
     split: Split | None = None
@@ -80,7 +81,7 @@ def run(
         plan, split = plan_and_split(ways, finder, transfers)
     else:
         plan = PLANNERS[planner](ways, finder, transfers, seed)
-    return plan, simulate(ways, plan.flows, keep_pieces=keep_pieces), split
+    return plan, simulate(ways, plan.flows, keep_pieces=keep_pieces, incast=incast), split
 
 
 def compare(

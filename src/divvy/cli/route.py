@@ -1,0 +1,236 @@
+"""divvy route: how bytes should go from A to B, for one transfer or many, against a bound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divvy.cli.render import Output
+from divvy.cli.route_serving import experts, layout, overlap, tiers
+from divvy.cli.topo_input import each, load, read_text
+from divvy.errors import DivvyError, Fault, InputError
+from divvy.units import BYTES_HELP, parse_bytes
+
+verb = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Plan how bytes move, explain it, prove it against a bound.",
+)
+verb.command("experts")(experts)
+verb.command("tiers")(tiers)
+verb.command("overlap")(overlap)
+verb.command("layout")(layout)
+
+Topo = Annotated[
+    list[Path],
+    typer.Option("--topo", metavar="FILE", help="Topology input; given more than once, they are merged."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NoPeer = Annotated[bool, typer.Option("--no-p2p", help="Plan as if GPUs had no PCIe peer-to-peer.")]
+Descriptors = Annotated[int, typer.Option("--descriptors", min=1, help="Pieces that the bytes lie in.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of rules that choose at random.")]
+
+
+@verb.command("explain")
+def explain(
+    topo: Topo,
+    source: Annotated[
+        str, typer.Option("--from", help="Where the bytes are: an id, a system name or a PCI address.")
+    ],
+    target: Annotated[str, typer.Option("--to", help="Where they go.")],
+    size: Annotated[str, typer.Option("--bytes", help=BYTES_HELP)] = "1GB",
+    descriptors: Descriptors = 1,
+    no_p2p: NoPeer = False,
+    as_json: Json = False,
+) -> None:
+    """Explain one transfer: its route, what limits it, and what was rejected."""
+    from divvy.cli.route_view import show_explanation  # noqa: PLC0415 - planners load numpy
+    from divvy.planners.transfers.bound import bound  # noqa: PLC0415 - same
+    from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - same
+    from divvy.planners.transfers.plan import Transfer, resolve  # noqa: PLC0415 - same
+    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
+    from divvy.sim.flows.compare import run  # noqa: PLC0415 - same
+    from divvy.sim.flows.document import explain_document  # noqa: PLC0415 - same
+
+    try:
+        count = int(size) if size.isdigit() else parse_bytes(size)
+    except ValueError as error:
+        raise InputError.one("bytes", str(error), path="--bytes", allowed=BYTES_HELP) from error
+    if count < 1:
+        raise InputError.one("bytes", f"{size!r} is nothing to move", path="--bytes", allowed=BYTES_HELP)
+    ways = roads(load(topo, peer=not no_p2p))
+    finder = Finder(ways)
+    transfer = resolve(ways, [Transfer("t0", source, target, count, descriptors=descriptors)])[0]
+    if not finder.between(transfer.source, transfer.target):
+        raise InputError.one(
+            "no-link",
+            f"no link of any kind joins {transfer.source} and {transfer.target} in {ways.topo.name}",
+            fix="add an input that has the missing links (a matrix for NVLinks, ibstat for ports)",
+        )
+    plan, outcome, split = run(ways, finder, [transfer], "divvy")
+    least = bound(ways, finder, [transfer], split)
+    document = explain_document(ways, finder, transfer, plan, outcome, least)
+    out = Output(as_json=as_json, quiet=False)
+    if not out.machine(document, []):
+        show_explanation(out, document)
+
+
+@verb.command("plan")
+def plan(
+    topo: Topo,
+    transfers: Annotated[
+        str, typer.Option("--transfers", metavar="FILE.json", help="A JSON file, or random:n=16,seed=1.")
+    ],
+    planner: Annotated[
+        str, typer.Option("--planner", help="divvy, divvy-online, or a peer's rule (see compare).")
+    ] = "divvy",
+    rates: Annotated[
+        Path | None,
+        typer.Option("--rates", metavar="OUT.jsonl", help="Write the rate on each link over time."),
+    ] = None,
+    incast: Annotated[
+        int, typer.Option("--incast", min=0, help="Most flows at once into one NIC; 0 for no limit.")
+    ] = 0,
+    no_p2p: NoPeer = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Plan a batch of transfers: routes, shares, start, finish, bottleneck, and how far from the bound."""
+    from divvy.cli.route_view import show_plan  # noqa: PLC0415 - planners load numpy
+    from divvy.planners.transfers.bound import bound  # noqa: PLC0415 - same
+    from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - same
+    from divvy.planners.transfers.incast import limits  # noqa: PLC0415 - same
+    from divvy.planners.transfers.registry import choose  # noqa: PLC0415 - same
+    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
+    from divvy.sim.flows.compare import reachable, run  # noqa: PLC0415 - same
+    from divvy.sim.flows.document import plan_document  # noqa: PLC0415 - same
+    from divvy.sim.flows.rates import rate_lines  # noqa: PLC0415 - same
+
+    name = choose(planner)[0]
+    ways = roads(load(topo, peer=not no_p2p))
+    finder = Finder(ways)
+    kept, refused = reachable(finder, _transfers(transfers, ways))
+    most = limits(ways, incast) if incast else None
+    made, outcome, split = run(ways, finder, kept, name, seed, keep_pieces=rates is not None, incast=most)
+    least = bound(ways, finder, kept, split)
+    document = plan_document(ways, finder, kept, made, outcome, least, refused)
+    if rates is not None:
+        with rates.open("w", encoding="utf-8") as file:
+            for line in rate_lines(ways, kept, made.flows, outcome):
+                file.write(json.dumps(line) + "\n")
+    out = Output(as_json=as_json, quiet=False)
+    if not out.machine(document, []):
+        show_plan(out, document)
+
+
+@verb.command("compare")
+def compare(
+    topo: Annotated[
+        Path, typer.Option("--topo", metavar="FILE|DIR", help="A topology input, or a directory of them.")
+    ],
+    transfers: Annotated[
+        str, typer.Option("--transfers", metavar="FILE.json", help="A JSON file, or random:n=16,seed=1.")
+    ],
+    planners: Annotated[
+        str, typer.Option("--planners", help="all, or names with commas between them.")
+    ] = "all",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="DIR", help="Write charts (SVG) into a directory.")
+    ] = None,
+    no_p2p: NoPeer = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Run planners on the same work over one or many topologies, beside the bound."""
+    from divvy.cli.route_view import show_comparison  # noqa: PLC0415 - planners load numpy
+    from divvy.planners.transfers.registry import choose  # noqa: PLC0415 - same
+    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
+    from divvy.sim.flows.compare import Result, geomeans  # noqa: PLC0415 - same
+    from divvy.sim.flows.compare import compare as run_all  # noqa: PLC0415 - same
+
+    names = choose(planners)
+    results: list[Result] = []
+    unplanned: list[dict[str, str]] = []
+    for name, path in each(topo):
+        try:
+            ways = roads(load([path], peer=not no_p2p))
+            found, missing = run_all(name, ways, _transfers(transfers, ways), names, seed)
+        except DivvyError as error:
+            if not topo.is_dir():
+                raise
+            found, missing = [], [_missing(name, fault) for fault in error.faults]
+        results += found
+        unplanned += missing
+    document: dict[str, Any] = {
+        "schema": "divvy.route.compare/1",
+        "transfers": transfers,
+        "results": [result.to_json() for result in results],
+        "geomean": geomeans(results),
+        "unplanned": unplanned,
+    }
+    written = _plot(plot, document) if plot is not None else []
+    out = Output(as_json=as_json, quiet=False)
+    if not out.machine(document, []):
+        show_comparison(out, document, names)
+        for file in written:
+            out.screen.line(f"chart: {file}")
+
+
+def _missing(topology: str, fault: Fault) -> dict[str, str]:
+    """Return why a topology of a directory has no results."""
+    row = {"topology": topology, "planner": "", "transfer": fault.path}
+    return {**row, "code": fault.code, "reason": fault.message}
+
+
+@verb.command("config")
+def config(
+    topo: Topo,
+    stack: Annotated[
+        str, typer.Option("--for", metavar="STACK", help="vllm-nixl, mooncake, nccl or dynamo.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print what to set in today's stacks for this machine, and why."""
+    from divvy.planners.transfers.advice import advise  # noqa: PLC0415 - planners load numpy
+    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
+
+    document = advise(roads(load(topo)), stack)
+    out = Output(as_json=as_json, quiet=False)
+    if not out.machine(document, []):
+        for line in document["text"]:
+            out.screen.line(line)
+
+
+def _transfers(text: str, ways: Any) -> list[Any]:
+    """Return the transfers of a file or of a random batch, with their places as vertex ids."""
+    from divvy.planners.transfers.plan import read_transfers, resolve  # noqa: PLC0415 - planners load numpy
+    from divvy.sim.flows.batches import is_random, random_batch  # noqa: PLC0415 - same
+
+    if is_random(text):
+        return random_batch(ways.topo, text)
+    try:
+        document = json.loads(read_text(Path(text)))
+    except json.JSONDecodeError as error:
+        raise InputError.one(
+            "transfers-unreadable",
+            f"{text} is not JSON: {error.msg}",
+            path=f"{text}:{error.lineno}",
+            fix="see divvy route plan --help",
+        ) from error
+    return resolve(ways, read_transfers(Path(text).name, document))
+
+
+def _plot(folder: Path, document: dict[str, Any]) -> list[Path]:
+    """Write the charts of a comparison."""
+    from divvy.sim.flows.charts import charts  # noqa: PLC0415 - only --plot pays for it
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in charts(document).items():
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written

@@ -1,0 +1,279 @@
+"""Where a working set lies: HBM, host memory, CXL, NVMe, by how often pieces are read and what it costs.
+
+A read from a tier takes its latency and the piece's bytes at the rate of the route to the GPU. Moving the
+densest pieces (reads per byte) up is optimal for a placement that stays; the bound allows any movement.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from divvy.errors import InputError
+
+GB = 1e9
+_MOST_SHOWN = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A place for pieces.
+
+    Attributes:
+        name: ``hbm``, ``host``, ``cxl``, ``nvme``.
+        capacity_bytes: Room.
+        latency_s: Of a read.
+        gb_per_s: Rate of a read into the GPU.
+        source: Where capacity and rate came from.
+    """
+
+    name: str
+    capacity_bytes: float
+    latency_s: float
+    gb_per_s: float
+    source: str
+
+    def read_s(self, size_bytes: float) -> float:
+        """Return the time of one read."""
+        return self.latency_s + size_bytes / GB / self.gb_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What is read.
+
+    Attributes:
+        sizes: Bytes by piece.
+        reads: Reads by piece.
+        order: Pieces in the order of reading; empty where only the numbers are known.
+    """
+
+    sizes: dict[str, float]
+    reads: dict[str, float]
+    order: tuple[str, ...] = ()
+
+
+def read_access(name: str, lines: Sequence[Any], working_set_bytes: float) -> Access:
+    """Return the accesses of a document.
+
+    Args:
+        name: For errors.
+        lines: The entries: ``{"id", "bytes"?, "reads"}``, or ids in the order of reading, or requests with
+            ``hash_ids`` (as in the Mooncake trace).
+        working_set_bytes: Size of everything; pieces without a size share it equally.
+
+    Raises:
+        InputError: If there is no access in it.
+    """
+    order: list[str] = []
+    sizes: dict[str, float] = {}
+    reads: dict[str, float] = {}
+    for entry in lines:
+        if isinstance(entry, dict) and "hash_ids" in entry:
+            order.extend(str(i) for i in entry["hash_ids"])
+        elif isinstance(entry, dict) and "id" in entry:
+            key = str(entry["id"])
+            reads[key] = reads.get(key, 0.0) + float(entry.get("reads") or entry.get("reads_per_s") or 1)
+            if "bytes" in entry:
+                sizes[key] = float(entry["bytes"])
+        elif isinstance(entry, str | int):
+            order.append(str(entry))
+    if order:
+        reads = {key: float(n) for key, n in Counter(order).items()}
+    if not reads or sum(reads.values()) <= 0:
+        raise InputError.one(
+            "access-empty",
+            f"{name} holds no access",
+            path="--access",
+            allowed='[{"id", "reads", "bytes"?}], a list of ids, or lines with hash_ids (Mooncake trace)',
+        )
+    if sizes:
+        scale = working_set_bytes / sum(sizes.get(k, 0.0) for k in reads)
+        sizes = {k: sizes.get(k, 0.0) * scale for k in reads}
+    else:
+        sizes = dict.fromkeys(reads, working_set_bytes / len(reads))
+    return Access(sizes, reads, tuple(order))
+
+
+def plan_tiers(tiers: Sequence[Tier], access: Access) -> dict[str, Any]:
+    """Return the plan, its figure, the bound and baselines as a ``divvy.route.tiers/1`` document.
+
+    Raises:
+        InputError: If the working set does not fit into all tiers together.
+    """
+    total, room = sum(access.sizes.values()), sum(t.capacity_bytes for t in tiers)
+    if total > room * (1 + 1e-9):
+        raise InputError.one(
+            "working-set",
+            f"the working set of {total / GB:.4g} GB does not fit into {room / GB:.4g} GB of "
+            f"{', '.join(t.name for t in tiers)}",
+            path="--working-set",
+            fix="add a tier (an NVMe drive, --cxl) or make the set smaller",
+        )
+    dense = sorted(access.sizes, key=lambda k: (-access.reads[k] / max(access.sizes[k], 1.0), k))
+    placed = _fill(tiers, access, dense)
+    candidates = {"static, densest first": _mean(tiers, access, placed)}
+    name, base = "first come, first placed", _mean(tiers, access, _fill(tiers, access, list(access.sizes)))
+    if access.order:
+        name, base = "LRU across tiers", _lru(tiers, access)
+        candidates[name] = base
+    method = min(candidates, key=lambda key: candidates[key])
+    bound = _movable_bound(tiers, access) if access.order else _fractional(tiers, access, dense)
+    return {
+        "schema": "divvy.route.tiers/1",
+        "working_set_bytes": total,
+        "reads": sum(access.reads.values()),
+        "tiers": [asdict(tier) for tier in tiers],
+        "plan": {
+            "method": method,
+            "placement": _placement(tiers, access, placed),
+            "pieces": {k: tiers[i].name for k, i in placed.items()} if len(placed) <= _MOST_SHOWN else None,
+        },
+        "figure": {"mean_read_s": candidates[method]},
+        "bound": {
+            "mean_read_s": bound,
+            "why": "Belady's replacement across tiers" if access.order else "fractional placement",
+        },
+        "baseline": {"name": name, "mean_read_s": base},
+        "topkv_claim": _claim(tiers, access),
+    }
+
+
+def _claim(tiers: Sequence[Tier], access: Access) -> dict[str, Any]:
+    """Return what TopKV says of CXL memory, beside what the model here gives."""
+    return {
+        "cxl_capacity_over_hbm": 6,
+        "cxl_latency_over_nvme": 1 / 86,
+        "here_cxl_latency_over_nvme": _latency_ratio(tiers, access),
+        "how": "by analysis, latency of one access; a read here is also the piece's bytes",
+        "source": "arXiv 2607.28633",
+    }
+
+
+def _placement(tiers: Sequence[Tier], access: Access, placed: dict[str, int]) -> list[dict[str, Any]]:
+    """Return what lies on each tier."""
+    count = sum(access.reads.values())
+    rows = []
+    for i, tier in enumerate(tiers):
+        mine = [k for k in placed if placed[k] == i]
+        held, read = sum(access.sizes[k] for k in mine), sum(access.reads[k] for k in mine)
+        rows.append({"tier": tier.name, "pieces": len(mine), "bytes": held, "reads_fraction": read / count})
+    return rows
+
+
+def _latency_ratio(tiers: Sequence[Tier], access: Access) -> float | None:
+    """Return the time of a read of a typical piece from CXL over one from NVMe."""
+    by_name = {t.name: t for t in tiers}
+    if "cxl" not in by_name or "nvme" not in by_name:
+        return None
+    size = sum(access.sizes.values()) / len(access.sizes)
+    return by_name["cxl"].read_s(size) / by_name["nvme"].read_s(size)
+
+
+def _fill(tiers: Sequence[Tier], access: Access, order: Sequence[str]) -> dict[str, int]:
+    """Return the tier of each piece: in this order, each into the first tier with room."""
+    room = [t.capacity_bytes for t in tiers]
+    out: dict[str, int] = {}
+    for key in order:
+        fits = next(
+            (i for i, left in enumerate(room) if left >= access.sizes[key] * (1 - 1e-12)), len(room) - 1
+        )
+        room[fits] -= access.sizes[key]
+        out[key] = fits
+    return out
+
+
+def _mean(tiers: Sequence[Tier], access: Access, placed: dict[str, int]) -> float:
+    """Return the mean time of a read for a placement."""
+    total = sum(access.reads[k] * tiers[i].read_s(access.sizes[k]) for k, i in placed.items())
+    return total / sum(access.reads.values())
+
+
+def _fractional(tiers: Sequence[Tier], access: Access, dense: Sequence[str]) -> float:
+    """Return the mean read time if pieces could be cut: no placement that stays is better."""
+    room = [t.capacity_bytes for t in tiers]
+    tier, total = 0, 0.0
+    for key in dense:
+        left = access.sizes[key]
+        while left > 1e-9 and tier < len(tiers):
+            part = min(left, room[tier])
+            share = part / access.sizes[key] if access.sizes[key] else 1.0
+            total += access.reads[key] * share * tiers[tier].read_s(access.sizes[key])
+            room[tier] -= part
+            left -= part
+            if room[tier] <= 1e-9 and tier + 1 < len(tiers):
+                tier += 1
+            elif room[tier] <= 1e-9:
+                break
+    return total / sum(access.reads.values())
+
+
+def _lru(tiers: Sequence[Tier], access: Access) -> float:
+    """Return the mean read time if each read moves its piece to the top and the oldest sink."""
+    stack: OrderedDict[str, None] = OrderedDict.fromkeys(reversed(list(access.sizes)))
+    total = 0.0
+    for key in access.order:
+        depth = 0.0
+        for other in reversed(stack):
+            if other == key:
+                break
+            depth += access.sizes[other]
+        total += _at(tiers, depth, access.sizes[key]).read_s(access.sizes[key])
+        stack.move_to_end(key)
+    return total / len(access.order)
+
+
+def _at(tiers: Sequence[Tier], depth: float, size: float) -> Tier:
+    """Return the tier at a depth of a stack of pieces."""
+    end = depth + size
+    for tier in tiers:
+        if end <= tier.capacity_bytes * (1 + 1e-9):
+            return tier
+        end -= tier.capacity_bytes
+    return tiers[-1]
+
+
+def _movable_bound(tiers: Sequence[Tier], access: Access) -> float:
+    """Return a mean read time that no movement of pieces beats: Belady's misses beyond each tier.
+
+    With the capacities of the first tiers together, at least so many reads miss them whatever one does (for
+    pieces of the largest size that fit; pieces count as the smallest, which only lowers the bound).
+    """
+    smallest = max(min(access.sizes.values()), 1.0)
+    beyond = [float(len(access.order))]
+    room = 0.0
+    for tier in tiers:
+        room += tier.capacity_bytes
+        beyond.append(float(_belady_misses(access.order, int(room // smallest))))
+    total = 0.0
+    for i, tier in enumerate(tiers):
+        from_here = beyond[i] - beyond[i + 1] if i + 1 < len(tiers) else beyond[i]
+        total += max(0.0, from_here) * tier.read_s(smallest)
+    return total / len(access.order)
+
+
+def _belady_misses(order: Sequence[str], slots: int) -> int:
+    """Return the misses of the best replacement, first reads not counted (a piece lies somewhere already)."""
+    if slots <= 0:
+        return len(order)
+    following: dict[str, int] = {}
+    when = [0] * len(order)
+    for i in range(len(order) - 1, -1, -1):
+        when[i] = following.get(order[i], len(order) + 1)
+        following[order[i]] = i
+    inside: dict[str, int] = {}
+    heap: list[tuple[int, str]] = []
+    misses, seen = 0, set()
+    for i, key in enumerate(order):
+        misses += key not in inside and key in seen
+        seen.add(key)
+        inside[key] = when[i]
+        heapq.heappush(heap, (-when[i], key))
+        while len(inside) > slots:  # the one that is read last goes, be it the new one
+            at, old = heapq.heappop(heap)
+            if inside.get(old) == -at:
+                del inside[old]
+    return misses
