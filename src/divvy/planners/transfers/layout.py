@@ -121,14 +121,13 @@ def plan_layout(
         tokens: Tokens of the cache that moves.
         block_tokens: Tokens of a page.
         heads_first: Layout inside a page (see `descriptors`).
-        budget: Most descriptors of a source rank; None for no limit.
-        gb_per_s: Rate of each rank.
+        budget: Most descriptors of a source rank.
+        gb_per_s: Rate of each rank, on a route of the `kind`.
         kind: Kind of route.
     """
     todo = moves(shape, source_tp, target_tp, tokens)
-    count = dict(
-        enumerate(descriptors(shape, m, tokens, block_tokens, heads_first=heads_first) for m in todo)
-    )
+    pages = [descriptors(shape, m, tokens, block_tokens, heads_first=heads_first) for m in todo]
+    count = dict(enumerate(pages))
     options = {name: _ranks(todo, count, shape, name) for name in ("blocks", "layers", "whole")}
     times = {n: _time(rows, gb_per_s, kind) for n, rows in options.items()}
     fits = [n for n, rows in options.items() if budget is None or _most(rows) <= budget]
@@ -136,15 +135,12 @@ def plan_layout(
     return {
         "schema": "divvy.route.layout/1",
         "model": shape.name,
-        "from": {"tp": source_tp},
-        "to": {"tp": target_tp},
-        "tokens": tokens,
+        **{"from": {"tp": source_tp}, "to": {"tp": target_tp}, "tokens": tokens},
         "replicated": bool(shape.latent) or max(source_tp, target_tp) > shape.kv_heads,
         "plan": {
             "method": chosen,
             "says": _SAYS[chosen],
-            "descriptor_budget": budget,
-            "within_budget": bool(fits),
+            **{"descriptor_budget": budget, "within_budget": bool(fits)},
             "moves": [_move(shape, m, _merged(shape, count[i], chosen)) for i, m in enumerate(todo)],
             "ranks": options[chosen],
             "alternatives": [_alternative(n, times[n], options[n]) for n in options],
