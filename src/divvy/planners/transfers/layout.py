@@ -132,19 +132,23 @@ def plan_layout(
     times = {n: _time(rows, gb_per_s, kind) for n, rows in options.items()}
     fits = [n for n, rows in options.items() if budget is None or _most(rows) <= budget]
     chosen = min(fits or ["whole"], key=lambda n: times[n])
+    plan = {
+        "method": chosen,
+        "says": _SAYS[chosen],
+        "descriptor_budget": budget,
+        "within_budget": bool(fits),
+        "moves": [_move(shape, m, _merged(shape, count[i], chosen)) for i, m in enumerate(todo)],
+        "ranks": options[chosen],
+        "alternatives": [_alternative(n, times[n], options[n]) for n in options],
+    }
+    ranks = {"from": {"tp": source_tp}, "to": {"tp": target_tp}}
     return {
         "schema": "divvy.route.layout/1",
         "model": shape.name,
-        **{"from": {"tp": source_tp}, "to": {"tp": target_tp}, "tokens": tokens},
+        **ranks,
+        "tokens": tokens,
         "replicated": bool(shape.latent) or max(source_tp, target_tp) > shape.kv_heads,
-        "plan": {
-            "method": chosen,
-            "says": _SAYS[chosen],
-            **{"descriptor_budget": budget, "within_budget": bool(fits)},
-            "moves": [_move(shape, m, _merged(shape, count[i], chosen)) for i, m in enumerate(todo)],
-            "ranks": options[chosen],
-            "alternatives": [_alternative(n, times[n], options[n]) for n in options],
-        },
+        "plan": plan,
         "figure": {"seconds": times[chosen], "descriptors": _most(options[chosen])},
         **_beside(shape, todo, options["blocks"], (tokens, block_tokens), (gb_per_s, kind)),
         "topkv_claim": None,
