@@ -130,17 +130,8 @@ def plan_layout(
     count = dict(enumerate(pages))
     options = {name: _ranks(todo, count, shape, name) for name in ("blocks", "layers", "whole")}
     times = {n: _time(rows, gb_per_s, kind) for n, rows in options.items()}
-    fits = [n for n, rows in options.items() if budget is None or _most(rows) <= budget]
-    chosen = min(fits or ["whole"], key=lambda n: times[n])
-    plan = {
-        "method": chosen,
-        "says": _SAYS[chosen],
-        "descriptor_budget": budget,
-        "within_budget": bool(fits),
-        "moves": [_move(shape, m, _merged(shape, count[i], chosen)) for i, m in enumerate(todo)],
-        "ranks": options[chosen],
-        "alternatives": [_alternative(n, times[n], options[n]) for n in options],
-    }
+    plan = _chosen(shape, todo, count, options, times, budget)
+    chosen = str(plan["method"])
     ranks = {"from": {"tp": source_tp}, "to": {"tp": target_tp}}
     return {
         "schema": "divvy.route.layout/1",
@@ -152,6 +143,28 @@ def plan_layout(
         "figure": {"seconds": times[chosen], "descriptors": _most(options[chosen])},
         **_beside(shape, todo, options["blocks"], (tokens, block_tokens), (gb_per_s, kind)),
         "topkv_claim": None,
+    }
+
+
+def _chosen(
+    shape: Shape,
+    todo: list[Move],
+    count: dict[int, int],
+    options: dict[str, list[dict[str, Any]]],
+    times: dict[str, float],
+    budget: int | None,
+) -> dict[str, Any]:
+    """Return the fastest method within the budget; the one with fewest descriptors where none is."""
+    fits = [n for n, rows in options.items() if budget is None or _most(rows) <= budget]
+    chosen = min(fits or ["whole"], key=lambda n: times[n])
+    return {
+        "method": chosen,
+        "says": _SAYS[chosen],
+        "descriptor_budget": budget,
+        "within_budget": bool(fits),
+        "moves": [_move(shape, m, _merged(shape, count[i], chosen)) for i, m in enumerate(todo)],
+        "ranks": options[chosen],
+        "alternatives": [_alternative(n, times[n], options[n]) for n in options],
     }
 
 
