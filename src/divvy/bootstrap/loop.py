@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from divvy.adapters.clock import SteadyClock, read_instant, resume_at
+from divvy.adapters.local.retention import Clearing
 from divvy.adapters.store import archive
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.health import HealthFile, LoopHealth
@@ -106,9 +107,14 @@ def _assemble(
     stack.callback(report.ended)
     keep = Keep(round(settings.keep_jobs_days * DAY), round(settings.keep_journal_days * DAY))
     loop = Loop(state, planner, clock, engine, inbox, journal, publisher, seed=settings.seed)
-    sweep = Retention(database, keep).sweep
+    rows, runs = Retention(database, keep), Clearing(Path(settings.home), keep.jobs)
+
+    def housekeep(now: int) -> None:
+        rows.sweep(now)
+        runs.sweep(now)
+
     return (
-        Driver(loop, journal, inbox, publisher, clock, waiter, engine.pause_ms, report, sweep),
+        Driver(loop, journal, inbox, publisher, clock, waiter, engine.pause_ms, report, housekeep),
         waiter,
         report,
     )

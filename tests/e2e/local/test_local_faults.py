@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import divvy
-from divvy.adapters.local.retention import purge
+from divvy.adapters.local.retention import Clearing, purge
 from divvy.fleet.job import StopCause
 
 pytestmark = pytest.mark.e2e
@@ -203,6 +203,16 @@ def test_ended_runs_are_cleared_away_by_age_and_number_and_live_ones_never(world
     assert not world.file("j0", "").parent.exists()
     assert purge(world.directory, keep=2).runs == 1
     assert purge(world.directory, keep=0).runs == 2
+    assert world.file("long", "order.json").exists()
+    clearing = Clearing(world.directory, keep_ms=60_000)
+    world.launch("j1", 2)
+    world.launch("j2", 2)
+    world.stopped("j1", 2)
+    world.stopped("j2", 2)
+    os.utime(world.file("j1", "ended.json", 2), (1000, 1000))
+    assert [clearing.sweep(now) for now in (1, 2, 3_600_001, 3_600_002, 3_600_003)] == [0, 0, 1, 0, 0]
+    assert not world.file("j1", "", 2).exists()
+    assert world.file("j2", "", 2).exists()
     assert world.file("long", "order.json").exists()
     os.kill(json.loads(world.file("long", "started.json").read_text())["pid"], signal.SIGKILL)
     assert world.stopped("long").exit_code == 137
