@@ -80,6 +80,7 @@ def state_document(snapshot: Snapshot) -> dict[str, Any]:
         ],
         "rows": len(snapshot.jobs),
         "jobs": [_job(snapshot, row) for row in snapshot.jobs.live],
+        "slots": [[row, *slot] for row, slot in snapshot.jobs.slot.items()],
         "nodes": [
             [*(getattr(node, name) for name in _NODE), free]
             for node, free in zip(snapshot.nodes.node, snapshot.nodes.free, strict=True)
@@ -127,6 +128,9 @@ def _restore(document: Mapping[str, Any], on_ledger: Callable[[LedgerEntry], Non
         snapshot.nodes.node.append(Node(**{**values, "state": NodeState(values["state"])}))
         snapshot.nodes.free.append(free)
     _read_jobs(snapshot.jobs, document["jobs"], int(document["rows"]), row)
+    for gang, held, due, since in document["slots"]:
+        place = tuple((int(node), int(gpus)) for node, gpus in held)
+        snapshot.jobs.slot[int(gang)] = Slot(place, int(due), int(since))
     for path, rows in document["usage"].items():
         snapshot.usage[row[path]] = ChargeHistory.from_document(rows)
     for path, rows in document["unallocated"].items():
@@ -165,7 +169,6 @@ def _job(snapshot: Snapshot, row: int) -> dict[str, Any]:
         "account": snapshot.tree.paths[jobs.account[row]],
         "phase": int(jobs.phase[row]),
         "cause": int(jobs.stop_cause[row]),
-        "slot": list(jobs.slot[row]) if row in jobs.slot else None,
         "placement": [list(pair) for pair in jobs.placement[row]],
         "numbers": [getattr(jobs, name)[row] for name in _NUMBERS],
     }
@@ -195,9 +198,6 @@ def _read_jobs(
         jobs.phase[row] = Phase(job["phase"])
         jobs.stop_cause[row] = StopCause(job["cause"])
         jobs.placement[row] = tuple((int(node), int(gpus)) for node, gpus in job["placement"])
-        if job["slot"] is not None:
-            held, due, since = job["slot"]
-            jobs.slot[row] = Slot(tuple((int(node), int(gpus)) for node, gpus in held), int(due), int(since))
         for name, value in zip(_NUMBERS, job["numbers"], strict=True):
             getattr(jobs, name)[row] = value
 

@@ -28,7 +28,8 @@ def compact(state: FleetState, now: int) -> int:
     for name in _COLUMNS:
         column: list[Any] = getattr(jobs, name)
         column[:] = [column[row] for row in keep]
-    jobs.slot = {row: jobs.slot[old] for row, old in enumerate(keep) if old in jobs.slot}
+    renumbered = {old: row for row, old in enumerate(keep)}
+    jobs.slot = {renumbered[old]: slot for old, slot in jobs.slot.items()}
     jobs.row = {spec.id: row for row, spec in enumerate(jobs.spec)}
     jobs.live = dict.fromkeys(range(len(keep)))
     for key, usage in list(snapshot.author_usage.items()):

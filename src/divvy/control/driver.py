@@ -19,7 +19,7 @@ from divvy.control.loop import Loop
 from divvy.control.ports import Clock
 from divvy.control.state import FleetState
 from divvy.errors import DivvyError, UnavailableError
-from divvy.fleet.decision import Plan, Preempt
+from divvy.fleet.decision import Hold, Plan, Preempt
 from divvy.fleet.event import Event, Started
 
 #: The longest sleep. A wake-up may be lost; the view that readers see is never older than this.
@@ -207,6 +207,12 @@ class Driver:
         """Write one line per decision."""
         snapshot = self._loop.state.snapshot
         jobs, nodes = snapshot.jobs, snapshot.nodes.node
+        for slot in plan.slots:
+            if isinstance(slot, Hold):
+                held = {nodes[node].name: gpus for node, gpus in slot.placement}
+                _log.info("hold", job=jobs.spec[slot.job].id, nodes=held, due=slot.due)
+            else:
+                _log.info("lapse", job=jobs.spec[slot.job].id)
         for decision in plan.decisions:
             spec = jobs.spec[decision.job]
             if isinstance(decision, Preempt):

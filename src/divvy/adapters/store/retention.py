@@ -18,6 +18,7 @@ from divvy.errors import UnavailableError
 from divvy.units import DAY, MINUTE
 
 _BATCH: Final = 200
+_PAGES: Final = 128
 _REST: Final = MINUTE
 _log = structlog.get_logger("retention")
 
@@ -62,7 +63,8 @@ class Retention:
                     + _sweep_journal(connection, now - self._keep.journal)
                 )
                 if removed and self._database.sqlite:
-                    connection.exec_driver_sql("PRAGMA incremental_vacuum(200)").all()
+                    for _ in range(_PAGES):  # one step of this statement frees one page
+                        connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
         except UnavailableError as error:
             _log.warning("cannot sweep", error=str(error))
             removed = 0
