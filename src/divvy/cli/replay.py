@@ -33,6 +33,9 @@ def verb(
     what: str = typer.Argument("", help="Number of a journal entry, or a case file. [the last entry]"),
     last: int = typer.Option(0, "--last", min=0, help="The last N passes."),
     export: Path | None = typer.Option(None, "--export", help="Write the pass as a case file, and stop."),
+    accept: bool = typer.Option(
+        False, "--accept", help="Make what comes out the expected plan of the case file."
+    ),
     home: Path | None = typer.Option(None, "--home", help="State directory. [$DIVVY_HOME]"),
     database: str = typer.Option("", "--database", envvar="DIVVY_DATABASE", help="postgresql+psycopg://..."),
     as_json: bool = typer.Option(False, "--json", help="Print the verdicts as JSON (divvy.replay/1)."),
@@ -44,7 +47,7 @@ def verb(
     Reads the journal only; a running control plane is not disturbed. The exit code is 6 where a plan differs.
     """
     if what and not what.isdigit():
-        verdicts = [_run_file(Path(what))]
+        verdicts = [_run_file(Path(what), accept=accept)]
     else:
         url = database or default_database((home or default_home()).absolute())
         with closing(_Journal(url)) as journal:
@@ -106,14 +109,13 @@ def _export(database: Database, seq: int, path: Path) -> None:
             if step.plan is None:
                 raise NotFoundError.one("entry-planless", f"journal entry {seq} has no plan", path="SEQ")
             advance(state, step.happened, seq)
-            text = json.dumps(case_document(state, step), sort_keys=True, indent=1, ensure_ascii=False)
-            path.write_text(text + "\n", encoding="utf-8")
+            _write_case(path, case_document(state, step))
             typer.echo(f"{path}: pass {seq}; `divvy replay {path}` runs it again anywhere")
             return
         walk(state, step)
 
 
-def _run_file(path: Path) -> Verdict:
+def _run_file(path: Path, *, accept: bool) -> Verdict:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -123,7 +125,16 @@ def _run_file(path: Path) -> Verdict:
         ) from error
     if not isinstance(document, dict):
         raise InputError.one("case-schema", f"{path} is not a case file", path=str(path))
-    return run_case(document, registry.create)
+    verdict = run_case(document, registry.create)
+    if accept and not verdict.same:
+        _write_case(path, {**document, "plan": verdict.replayed})
+        verdict = run_case({**document, "plan": verdict.replayed}, registry.create)
+    return verdict
+
+
+def _write_case(path: Path, document: dict[str, Any]) -> None:
+    text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _print(verdicts: list[Verdict], output: Output) -> None:

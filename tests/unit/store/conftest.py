@@ -115,7 +115,8 @@ class PretendEngine:
 class World:
     """A store with a loop that can be killed and started again."""
 
-    def __init__(self, url, budget=BUDGET):
+    def __init__(self, url, budget=BUDGET, planner=TinyPlanner):
+        self.planner = planner
         self.time = 1_000_000
         self.url = url
         self.engine = PretendEngine(self.now)
@@ -144,7 +145,7 @@ class World:
             self.database,
             self.inbox,
             charges,
-            "tiny",
+            self.planner().name,
             7,
             stamp=lambda: (self.time, "boot", self.time),
             seq=loaded.seq,
@@ -154,7 +155,7 @@ class World:
         self.engine.connect(self.state.snapshot.nodes.row)
         clock = SimpleNamespace(now=self.now)
         self.loop = Loop(
-            self.state, TinyPlanner(), clock, self.engine, self.inbox, self.journal, None, seed=7
+            self.state, self.planner(), clock, self.engine, self.inbox, self.journal, None, seed=7
         )
         self.loop.recover()
 

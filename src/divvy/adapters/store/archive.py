@@ -121,10 +121,10 @@ def state_before(database: Database, seq: int) -> tuple[FleetState, int]:
     Raises:
         NotFoundError: If the journal no longer reaches back so far, or not yet so far.
     """
-    for start in _bases(database):
+    oldest, newest = bounds(database)
+    for start in _bases(database) if seq <= newest else ():
         if start.seq < seq:
             return restore(_blob(database, start.sha)), start.seq
-    oldest, newest = bounds(database)
     raise NotFoundError.one(
         "entry-unknown",
         f"no journal entry {seq}",
