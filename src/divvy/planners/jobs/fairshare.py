@@ -60,6 +60,7 @@ class FairsharePlanner(BackfillingPlanner[_Rank]):
         self._size = 0.0
         self._order: dict[Shape, list[_Head]] = {}
         self._head_of: dict[LimitQueue, _Head] = {}
+        self._waiting: dict[Shape, dict[LimitQueue, None]] = {}
         self._stale = True
 
     def _key(self, spec: JobSpec, account: int) -> tuple[int, Shape]:
@@ -141,22 +142,25 @@ class FairsharePlanner(BackfillingPlanner[_Rank]):
         submitted, boundary = self._table.submitted, self._period * CALC_PERIOD
         oldest, per_ms = boundary - MAX_AGE, WEIGHT_AGE / MAX_AGE
         self._order, self._head_of = {}, {}
-        for shape, queues in self._of_shape.items():
+        for shape, queues in self._waiting.items():
             size = self._size * shape.gpus
             heads: list[_Head] = []
             for queue in queues:
-                if queue.waiting:
-                    row = queue.head()
-                    at = submitted[row]
-                    # The arithmetic of _rank, without its calls: this is the hot loop of the policy.
-                    age = 0.0 if at >= boundary else WEIGHT_AGE if at <= oldest else (boundary - at) * per_ms
-                    head = ((-(base[queue.key[0]] + age + size), row), row, queue)
-                    heads.append(head)
-                    self._head_of[queue] = head
+                row = queue.head()
+                at = submitted[row]
+                # The arithmetic of _rank, without its calls: this is the hot loop of the policy.
+                age = 0.0 if at >= boundary else WEIGHT_AGE if at <= oldest else (boundary - at) * per_ms
+                heads.append(((-(base[queue.key[0]] + age + size), row), row, queue))
             heads.sort(key=_first)
             self._order[shape] = heads
+            self._head_of.update((head[2], head) for head in heads)
 
     def _touched(self, queue: LimitQueue) -> None:
+        waiting = self._waiting.setdefault(queue.shape, {})
+        if queue.waiting:
+            waiting[queue] = None
+        else:
+            waiting.pop(queue, None)
         if self._stale:
             return
         order = self._order.setdefault(queue.shape, [])
