@@ -183,7 +183,7 @@ def _mean(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         elif isinstance(first, Mapping):
             mean[name] = _mean(values)
         elif isinstance(first, int | float):
-            mean[name] = fmean(values)
+            mean[name] = first if all(value == first for value in values) else fmean(values)
         else:
             mean[name] = Counter(values).most_common(1)[0][0]
     return mean
