@@ -115,13 +115,25 @@ def plans(draw):
 @given(plans())
 def test_no_replay_exceeds_the_bound(case):
     asked, slices, rule = case
-    bound = upper_bound(asked).rate_qps
     judge = ReplayJudge(asked, 8_000)
-    found = judge.rate(Choice(slices, rule), (asked.seed,), 0.0, bound * 1.5)
-    # A finite stream may hold 2% less work than its distribution promises.
-    assert found <= bound * 1.02
+    stream = judge.stream(asked.seed)
+    # The bound of what this finite stream really holds, so that luck of the draw is no excuse.
+    held = replace(
+        asked,
+        batches=from_weights(
+            {int(b): float(n) for b, n in zip(*np.unique(stream.batches, return_counts=True), strict=True)}
+        ),
+    )
+    bound = upper_bound(held).rate_qps
+    found = judge.rate(Choice(slices, rule), (asked.seed,), 0.0, upper_bound(asked).rate_qps * 1.5 + 1.0)
+    if found == 0:
+        return
+    span = float(stream.times[-1]) / found
+    served = 8_000 / span
+    grace = 1 + 4 * asked.slo_us / 1e6 / span  # the backlog that may be left when the last query has come
+    assert served <= bound * grace * 1.001
     total = tuple(slices.count(size) for size in (1, 2, 3, 4, 7))
-    assert found <= layout_bound(asked, total)[0] * 1.02
+    assert served <= layout_bound(held, total)[0] * grace * 1.001
 
 
 @pytest.mark.parametrize(("model", "gpus"), [("bert", 1), ("resnet50", 1), ("inceptionv3", 1), ("vgg16", 2)])

@@ -72,7 +72,8 @@ class Search:
         for origin, fleet in self._first(request):
             start = Race(request, judge, bound)
             start.enter(origin, fleet, self._choices(request, fleet, dispatcher, quick=True))
-            start.climb(lambda f: self._choices(request, f, dispatcher, quick=True), _START)
+            limit = _START if origin.startswith("program") else _START // 3
+            start.climb(lambda f: self._choices(request, f, dispatcher, quick=True), limit)
             race.absorb(start)
         race.climb(lambda fleet: self._choices(request, fleet, dispatcher, quick=True), _CLIMB)
         if dispatcher.startswith("divvy"):

@@ -88,7 +88,7 @@ def _compiled(loop: Callable[..., Any], names: dict[str, Any]) -> Callable[..., 
 #: The loops' own parts, compiled with them.
 _EAGER_PARTS: Final = ("_pop", "_append")
 _LATE_PARTS: Final = (
-    *("_next_end", "_demote", "_take", "_join", "_rescue", "_leftover"),
+    *("_next_end", "_next_due", "_demote", "_take", "_join", "_rescue", "_leftover"),
     *("_append", "_note", "_forget"),
 )
 
@@ -142,18 +142,24 @@ def run_loop(
     free_at, following = np.zeros(slices, np.int64), np.empty(n, np.int64)
     bucket = np.zeros(rows, np.int64) if allowance is None else allowance.bucket
     spare = np.array([n], np.int64) if allowance is None else allowance.late.copy()
-    common = (load.arrivals, load.batches, slo_us, service, price, numbers)
+    common = (load.arrivals, load.batches, slo_us)
     if rule.choose is not None:
         queues = np.full((3, slices), -1, np.int64)
         queues[0] = 0
-        given = (load.draws, rule.counts, out, free_at, queues, following)
-        complete = loop(*common, *given, bucket, spare)
-    else:
-        order = np.argsort(price, kind="stable")
-        head, tail = np.full(rows, -1, np.int64), np.full(rows, -1, np.int64)
-        costs_of = costs(service, price, slo_us)
-        scratch = (free_at, head, tail, following, np.empty(rows, np.int64))
-        complete = loop(*common, *costs_of, order, out, *scratch, bucket, spare)
+        scratch = (free_at, queues, following)
+        given = (service, price, numbers, load.draws, rule.counts)
+        complete = loop(*common, *given, out, *scratch, bucket, spare)
+        return Run(out[0], out[1], out[2], bool(complete))
+    order = np.argsort(price, kind="stable")
+    table, sorted_price = np.ascontiguousarray(service[order]), price[order]
+    head, tail, kinds = (np.full(rows, -1, np.int64) for _ in range(3))
+    complete = loop(
+        *(*common, table, sorted_price, numbers, *costs(table, sorted_price, slo_us), out),
+        *(free_at, head, tail, following, kinds, bucket, spare),
+    )
+    if complete:
+        served = out[0] >= 0
+        out[0, served] = order[out[0, served]]
     return Run(out[0], out[1], out[2], bool(complete))
 
 

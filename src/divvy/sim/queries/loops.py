@@ -76,7 +76,6 @@ def late(  # noqa: C901, PLR0912 - one event loop; its parts are functions below
     params: Any,
     cheapest: Any,
     fastest: Any,
-    order: Any,
     out: Any,
     free_at: Any,
     head: Any,
@@ -89,10 +88,10 @@ def late(  # noqa: C901, PLR0912 - one event loop; its parts are functions below
     """Replay queries that wait in one queue per batch size until an idle slice claims one.
 
     Row 0 of `head` and `tail` (no query has batch 0) is the list of those that are late whatever happens.
-    `order` lists the slices, cheapest first; `kinds` is scratch: the batch sizes that wait. Fills `out`, and
-    ends early, as `eager` does.
+    Slices come cheapest first; `kinds` is scratch: the batch sizes that wait. Fills `out`, and ends early, as
+    `eager` does.
     """
-    n, waiting, arrived, now, count = arrivals.shape[0], 0, 0, 0, 0
+    n, waiting, arrived, now, count, due = arrivals.shape[0], 0, 0, 0, 0, FAR
     while arrived < n or waiting > 0:
         soon = _next_end(now, free_at) if waiting > 0 else FAR
         if arrived < n and arrivals[arrived] <= soon:
@@ -104,21 +103,23 @@ def late(  # noqa: C901, PLR0912 - one event loop; its parts are functions below
                 else:
                     if head[row] < 0:
                         count = _note(row, kinds, count)
+                        due = min(due, now + slo - fastest[row])
                     _append(row, arrived, head, tail, following)
                     waiting += 1
                 arrived += 1
         elif soon < FAR:
             now = soon
-        count = _demote(now, slo, arrivals, fastest, kinds, count, head, tail, following, bucket, spare)
-        if count < 0:
-            return False
+        if now > due:  # nothing is hopeless before: heads only get younger
+            count = _demote(now, slo, arrivals, fastest, kinds, count, head, tail, following, bucket, spare)
+            if count < 0:
+                return False
+            due = _next_due(slo, arrivals, fastest, kinds, count, head)
         last = arrived >= n and soon == FAR
-        for i in range(free_at.shape[0]):
-            s = order[i]
-            if waiting == 0:
-                break
+        for s in range(free_at.shape[0]):
             if free_at[s] > now:
                 continue
+            if waiting == 0:
+                break
             row = _rescue(now, s, slo, arrivals, batches, head, service, params[3])
             if row < 0:
                 row = claim(now, s, slo, arrivals, kinds, count, head, service, price, cheapest, params)
@@ -145,6 +146,14 @@ def _next_end(now: int, free_at: Any) -> int:
         if now < free_at[s] < soon:
             soon = free_at[s]
     return soon
+
+
+def _next_due(slo: int, arrivals: Any, fastest: Any, kinds: Any, count: int, head: Any) -> int:
+    """Return the last moment at which no waiting query is hopeless."""
+    due = FAR
+    for i in range(count):
+        due = min(due, arrivals[head[kinds[i]]] + slo - fastest[kinds[i]])
+    return due
 
 
 def _demote(

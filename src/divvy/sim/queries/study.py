@@ -67,10 +67,19 @@ class Study:
     search_seeds: tuple[int, ...]
     fresh_seeds: tuple[int, ...]
 
-    def prove(self, choice: Choice) -> Proof:
-        """Return the rate of a choice, found on the search seeds and confirmed on the fresh ones."""
+    def prove(self, choice: Choice, near: float = 0.0) -> Proof:
+        """Return the rate of a choice, found on the search seeds and confirmed on the fresh ones.
+
+        Args:
+            choice: Slices and rule.
+            near: A rate near which to look first; 0 to look everywhere.
+        """
         most = self.bound_qps * _SLACK
-        found = self.search.rate(choice, self.search_seeds, 0.0, most)
+        found = 0.0
+        if near > 0:
+            found = self.search.rate(choice, self.search_seeds, near * 0.85, min(most, near * 1.2))
+        if found <= 0:
+            found = self.search.rate(choice, self.search_seeds, 0.0, most)
         if found <= 0:
             return Proof(0.0, None, (0.0,) * len(self.fresh_seeds), (0.0, 0.0))
         rate = found
@@ -172,4 +181,4 @@ def best_paris(study: Study) -> tuple[str, Choice]:
 def plan_and_prove(study: Study, planner: SlicePlanner, dispatcher: str) -> tuple[SlicePlan, Proof]:
     """Return a planner's plan and its proof."""
     plan = planner.plan(study.request, study.search, dispatcher)
-    return plan, study.prove(plan.choice)
+    return plan, study.prove(plan.choice, plan.rate_qps)

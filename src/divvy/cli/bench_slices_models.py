@@ -1,0 +1,191 @@
+"""Figures per model: own planner, PARIS + ELSA, equal slices, the bound; wins and losses of every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from divvy.cli.slice_inputs import DEFAULT_BATCH, load_batches, make_request
+from divvy.fleet.mig.skus import find_sku
+from divvy.perf.latency import LatencyProfile
+from divvy.planners.slices.registry import find_planner
+from divvy.sim.queries.contest import contest_document, gather, geometric_mean, ratio
+from divvy.sim.queries.study import (
+    Proof,
+    Study,
+    best_homogeneous,
+    best_paris,
+    make_study,
+    plan_and_prove,
+)
+
+Row = dict[str, Any]
+
+_GPUS: Final = (1, 4, 8)
+_FACTOR: Final = 1.5
+_QUICK_MODELS: Final = ("bert", "inceptionv3", "vgg19")
+_SETTING: Final = f"per-bucket p95, objective {_FACTOR} x batch 32 on 7g, {DEFAULT_BATCH}, Poisson"
+
+
+def _study(profile: LatencyProfile, gpus: int, seeds: int, queries: int) -> Study:
+    request = make_request(
+        profile,
+        find_sku("A100-80GB"),
+        gpus,
+        load_batches(DEFAULT_BATCH),
+        _FACTOR,
+        None,
+        95.0,
+        per_bucket=True,
+    )
+    return make_study(request, seeds, queries=queries)
+
+
+def model_rows(
+    profiles: Sequence[LatencyProfile], *, quick: bool, announce: Callable[[str], None]
+) -> Iterator[Row]:
+    """Yield the figures of every model and number of GPUs, the means, and the table of wins and losses."""
+    chosen = [p for p in profiles if p.model in _QUICK_MODELS] if quick else list(profiles)
+    seeds, queries = (5, 3_000) if quick else (5, 12_000)
+    cases: list[tuple[str, int, Study, Proof, Proof, Proof]] = []
+    for profile in chosen:
+        for gpus in _GPUS:
+            announce(f"{profile.model} on {gpus} GPUs")
+            study = _study(profile, gpus, seeds, queries)
+            _, own = plan_and_prove(study, find_planner("divvy"), "divvy")
+            equal_name, equal = best_homogeneous(study)
+            paris_name, paris = best_paris(study)
+            proofs = own, study.prove(equal), study.prove(paris)
+            cases.append((profile.model, gpus, study, *proofs))
+            yield from _case_rows(profile.model, gpus, study, proofs, (equal_name, paris_name), seeds)
+    yield from _mean_rows(cases)
+    yield from _direction_rows(cases)
+    announce("every planner x dispatcher")
+    yield from _table_rows(chosen, quick=quick)
+
+
+def _row(case: str, contender: str, measure: str, value: float | None, unit: str, **more: Any) -> Row:
+    from divvy.cli.bench_slices import row  # noqa: PLC0415 - that module gathers this one's rows
+
+    return row(case, contender, measure, value, unit, **more)
+
+
+def _case_rows(
+    model: str,
+    gpus: int,
+    study: Study,
+    proofs: tuple[Proof, Proof, Proof],
+    names: tuple[str, str],
+    seeds: int,
+) -> Iterator[Row]:
+    case = f"{model}, {gpus} GPU{'s' if gpus > 1 else ''}"
+    for name, proof in zip(
+        ("divvy", f"best equal: {names[0]}", f"best PARIS + ELSA: {names[1]}"), proofs, strict=True
+    ):
+        yield _row(
+            case,
+            name,
+            "latency-bounded rate",
+            proof.rate_qps,
+            "queries/s",
+            interval=proof.interval,
+            n=seeds,
+            note=_SETTING,
+        )
+        share = proof.rate_qps / study.bound_qps if study.bound_qps > 0 else None
+        yield _row(case, name, "rate against the bound", share, "ratio", n=seeds, note="unbatched bound")
+    yield from _paired_rows(case, proofs, seeds)
+
+
+def _paired_rows(case: str, proofs: tuple[Proof, Proof, Proof], seeds: int) -> Iterator[Row]:
+    """Yield the paired comparisons of a case; only own planner against equal slices has a target."""
+    own, equal, paris = proofs
+    for contender, left, right, rival in (
+        ("divvy", own, equal, "the best equal slices"),
+        ("divvy", own, paris, "the best PARIS + ELSA"),
+        ("best PARIS + ELSA", paris, equal, "the best equal slices"),
+    ):
+        against, aimed = ratio(left, right), right is equal and left is own
+        yield _row(
+            case,
+            contender,
+            f"against {rival}, paired",
+            None if against is None else against[0],
+            "ratio",
+            interval=None if against is None else against[1],
+            n=seeds,
+            target=0.98 if aimed else None,
+            met=against[1][0] >= 0.98 if aimed and against is not None else None,
+            note=(
+                "fresh seeds; a target is on the lower 95% limit" if against else "the rival serves nothing"
+            ),
+        )
+
+
+def _mean_rows(cases: Sequence[tuple[str, int, Study, Proof, Proof, Proof]]) -> Iterator[Row]:
+    """Yield the geometric means that have targets."""
+    above = [(own.rate_qps / paris.rate_qps) for _, _, _, own, _, paris in cases if paris.rate_qps > 0]
+    zero = [f"{model} on {gpus}" for model, gpus, _, _, _, paris in cases if paris.rate_qps <= 0]
+    mean = geometric_mean(above)
+    yield _row(
+        "all models and GPUs",
+        "divvy",
+        "against the best PARIS + ELSA, geometric mean",
+        mean,
+        "ratio",
+        n=len(above),
+        target=1.25,
+        met=mean >= 1.25,
+        note=f"cases where PARIS + ELSA serves nothing, left out: {', '.join(zero) or 'none'}",
+    )
+    for counts, target in (((4, 8), 0.70), ((1,), None)):
+        shares = [c[3].rate_qps / c[2].bound_qps for c in cases if c[1] in counts and c[2].bound_qps > 0]
+        mean = geometric_mean(shares)
+        yield _row(
+            f"all models, {' and '.join(map(str, counts))} GPUs",
+            "divvy",
+            "rate against the bound, geometric mean",
+            mean,
+            "ratio",
+            n=len(shares),
+            target=target,
+            met=None if target is None else mean >= target,
+            note="unbatched",
+        )
+
+
+def _direction_rows(cases: Sequence[tuple[str, int, Study, Proof, Proof, Proof]]) -> Iterator[Row]:
+    """Yield, per model, whether unequal slices with slack-aware dispatch beat the best equal ones."""
+    for model in dict.fromkeys(case[0] for case in cases):
+        mine = [case for case in cases if case[0] == model]
+        won = [gpus for _, gpus, _, _, equal, paris in mine if paris.rate_qps > equal.rate_qps]
+        yield _row(
+            model,
+            "PARIS + ELSA",
+            "published direction: unequal and slack-aware beats the best equal slices",
+            len(won) / len(mine),
+            "share of GPU counts",
+            n=len(mine),
+            note=f"shown on {won} GPUs" if won else "contradicted on 1, 4 and 8 GPUs",
+        )
+
+
+def _table_rows(profiles: Sequence[LatencyProfile], *, quick: bool) -> Iterator[Row]:
+    """Yield wins and losses of every planner x dispatcher against the best equal slices."""
+    seeds, queries, counts = (1, 3_000, (4,)) if quick else (5, 6_000, _GPUS)
+    planners = ("divvy", "paris", "homogeneous", "random")
+    stages = [partial(_study, profile, gpus, seeds, queries) for profile in profiles for gpus in counts]
+    dispatchers = (
+        ("divvy", "elsa", "fifs") if quick else ("divvy", "elsa", "fifs", "jsq", "pow2", "least-gpc")
+    )
+    for one in contest_document(gather(stages, planners, dispatchers))["summary"]:
+        yield _row(
+            f"{one['cases']} cases: {len(profiles)} models on {', '.join(map(str, counts))} GPUs",
+            f"{one['planner']} + {one['dispatcher']}",
+            "against the best equal slices, geometric mean",
+            one["geometric_mean_against_baseline"],
+            "ratio",
+            n=one["cases"],
+            note=", ".join(f"{key} {one[key]}" for key in ("wins", "losses", "draws", "zero")),
+        )
