@@ -7,6 +7,7 @@ Text is read and written only at the edges, by the functions here.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
@@ -83,6 +84,11 @@ def write_duration(milliseconds: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0"
+
+
+def format_instant(milliseconds: int) -> str:
+    """Return a time (ms since the Unix epoch) as UTC text to the minute, ``"2026-10-09 14:20 UTC"``."""
+    return datetime.fromtimestamp(milliseconds / SECOND, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def parse_bytes(text: str) -> int:

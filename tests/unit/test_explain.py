@@ -5,7 +5,7 @@ import pytest
 from divvy.adapters.store.reader import JobRow
 from divvy.control.board import Board
 from divvy.control.explain import earliest_release, explain, reason_in_queue
-from divvy.control.view import AccountSight, NodeSight, View, WaitSight
+from divvy.control.view import AccountSight, NodeSight, SlotSight, View, WaitSight
 from divvy.fleet.budget import Policy
 from divvy.fleet.job import JobSpec, Phase, StopCause
 from divvy.fleet.node import Node, NodeState
@@ -181,6 +181,22 @@ def test_what_can_never_run_now_is_not_told_to_run_unallocated():
     assert found.numbers["earliest_release_seconds"] is None
 
 
+def test_a_gang_with_a_dated_slot_is_told_when_and_where():
+    mine = job("mine", gpus=8)
+    seen = replace(
+        view({"mine": wait(Reason.WAIT_PROTECTED)}), slots={"mine": SlotSight(NOW + HOUR, (("n1", 8),))}
+    )
+    found = explain(mine, seen, board_of(mine), POLICY, [], NOW)
+    assert found.reasons[1] == ("slot-held", "a dated slot is held for it, due in 1h: 8 on n1")
+    assert found.numbers["slot_seconds"] == 3600
+
+
+def test_patience_says_how_much_of_it_is_left():
+    mine = job("mine", queued=NOW - POLICY.patience + MINUTE)
+    found = explain(mine, view({"mine": wait(Reason.WAIT_PATIENCE)}), board_of(mine), POLICY, [], NOW)
+    assert "it may take devices back in 1m" in found.remedies
+
+
 def test_a_job_that_was_not_tried_waits_behind_its_account():
     first, second = job("first", submitted=NOW - 9), job("second", submitted=NOW - 3)
     assert reason_in_queue(second, view(), first=False).code == "wait-behind"
@@ -245,6 +261,14 @@ def test_a_preempted_job_is_told_by_whom_both_balances_and_what_would_have_avoid
     assert found.history[1].text == "given 4 on n1, protected"
     assert found.history[3].text.startswith("told to leave for j9")
     assert found.history[4].text == "ended: preempted; back in the queue"
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.name.startswith("PREEMPTED")])
+def test_every_preemption_says_what_would_have_avoided_it(reason):
+    told = explained(
+        job("mine", preemptions=1), [(NOW, "stopping", {**PREEMPTION, "reason": reason.name}, 1)]
+    )
+    assert "what would have avoided it: " in told.reasons[-1].text
 
 
 def test_a_drain_is_nobodys_gain():

@@ -6,7 +6,7 @@ from divvy.control.state import FleetState
 from divvy.control.view import View, describe, entitlement
 from divvy.fleet.budget import parse_budget
 from divvy.fleet.decision import Plan, Standing, Wait
-from divvy.fleet.event import NodeChanged, Placed, Started, Submitted
+from divvy.fleet.event import NodeChanged, Placed, SlotHeld, Started, Submitted
 from divvy.fleet.job import JobSpec
 from divvy.fleet.node import Node
 from divvy.fleet.reason import Reason
@@ -30,6 +30,7 @@ def a_state():
     state.apply(Placed(T0, "j1", (("n1", 6),), True))
     state.apply(Started(T0, "j1"))
     state.apply(Submitted(T0, JobSpec("j2", "lab.vision", "ada", 4, HOUR)))
+    state.apply(SlotHeld(T0, "j2", (("n1", 4),), T0 + HOUR))
     return state
 
 
@@ -62,6 +63,7 @@ def test_parents_hold_what_their_children_hold():
 def test_waits_and_authors_are_named_not_numbered():
     view = a_view()
     assert view.waits["j2"].owed_by == "lab.vision"
+    assert view.slots == {"j2": (T0 + HOUR, (("n1", 4),))}
     assert view.authors == {"lab.vision": {"ada": 12 * HOUR}}, "six hours had, and an hour for what runs"
 
 

@@ -157,6 +157,12 @@ def _waiting(job: JobSight, view: View, board: Board, policy: Policy, now: int) 
             "protected": wait.protected,
             "owed_by": wait.owed_by or None,
         }
+    slot = view.slots.get(job.spec.id)
+    if slot is not None:
+        where = ", ".join(f"{gpus} on {node}" for node, gpus in slot.placement)
+        when = f"in {format_duration(slot.due - now)}" if slot.due > now else "now"
+        reasons.insert(1, Because("slot-held", f"a dated slot is held for it, due {when}: {where}"))
+        numbers["slot_seconds"] = (slot.due - now) / 1000
     release = earliest_release(job, board, view, now)
     numbers["earliest_release_seconds"] = None if release is None else (release - now) / 1000
     return Explanation(

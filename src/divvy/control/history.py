@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from divvy.fleet.job import StopCause
 from divvy.fleet.reason import TEXT, Reason
+from divvy.units import format_instant
 
 #: Time (ms), event name, the event's own fields and those of the decision behind it, journal entry.
 Happening = tuple[int, str, dict[str, Any], int]
@@ -35,6 +36,7 @@ _AVOID: Final = {
     Reason.PREEMPTED_SWAP: "a higher priority in its account, or a longer declared minimum runtime, would "
     "have kept its place",
     Reason.PREEMPTED_DRAIN: "nothing: the node leaves service",
+    Reason.PREEMPTED_SLOT: "a minimum runtime that ends before the slot was due, or other devices",
 }
 
 
@@ -118,6 +120,13 @@ def _stopped(detail: Mapping[str, Any]) -> str:
     return text + ("; back in the queue" if detail.get("requeue") else "")
 
 
+def _slot_held(detail: Mapping[str, Any]) -> str:
+    due = detail.get("due")
+    when = f" for {format_instant(due)}" if isinstance(due, int) else ""
+    where = ", ".join(f"{gpus} on {node}" for node, gpus in detail.get("placement", []))
+    return f"given a dated slot{when}: {where}"
+
+
 _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "submitted": _submitted,
     "placed": _placed,
@@ -125,5 +134,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "stopping": _stopping,
     "stopped": _stopped,
     "refused": lambda detail: f"refused: {detail.get('text', '')}",
+    "slot_held": _slot_held,
+    "slot_lapsed": lambda _detail: "its dated slot was given up",
     "withdrawn": lambda _detail: "withdrawn from the queue",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 from divvy.control.board import JobSight
@@ -11,7 +10,7 @@ from divvy.control.view import AccountSight, View, WaitSight
 from divvy.fleet.budget import Policy
 from divvy.fleet.node import NodeState
 from divvy.fleet.reason import Reason
-from divvy.units import format_duration, gpu_hours
+from divvy.units import format_duration, format_instant, gpu_hours
 
 
 def balance_text(account: AccountSight) -> str:
@@ -41,6 +40,8 @@ def help_waiting(
     found: list[str] = []
     if wait is not None:
         found += _by_reason(job, wait, view)
+        if wait.reason is Reason.WAIT_PATIENCE:
+            found += _patience(job, policy, now)
     if own_ahead:
         found.append(
             f"{own_ahead} jobs of its own account are ahead: a higher --priority passes them, it changes "
@@ -49,7 +50,7 @@ def help_waiting(
     found += _debug(job, policy)
     if release is not None and release > now and wait is not None:
         found.append(
-            f"enough devices leave their protection at {clock(release)} at the earliest "
+            f"enough devices leave their protection at {format_instant(release)} at the earliest "
             f"(in {format_duration(release - now)}), if nobody ahead takes them"
         )
     if job.spec.allocated and (wait is None or wait.reason not in _NEVER_NOW):
@@ -107,6 +108,11 @@ _ADVICE: Final[dict[Reason, Callable[[JobSight, WaitSight, View], list[str]]]] =
 }
 
 
+def _patience(job: JobSight, policy: Policy, now: int) -> list[str]:
+    left = job.queued + (policy.debug_patience if job.debug else policy.patience) - now
+    return [f"it may take devices back in {format_duration(left)}"] if left > 0 else []
+
+
 def _debug(job: JobSight, policy: Policy) -> list[str]:
     spec = job.spec
     if job.debug or not spec.allocated:
@@ -134,8 +140,3 @@ def help_running(job: JobSight, account: AccountSight | None, now: int) -> list[
             "it is not resumable: a preemption would lose its work; checkpoints and --resumable keep it"
         )
     return found
-
-
-def clock(at: int) -> str:
-    """Return a time (ms since the Unix epoch) as UTC text, to the minute."""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -72,6 +72,13 @@ class NodeSight(NamedTuple):
     free: int
 
 
+class SlotSight(NamedTuple):
+    """A dated slot of a gang that waits: when it is due (ms), and on which devices."""
+
+    due: int
+    placement: tuple[tuple[str, int], ...]
+
+
 @dataclass(frozen=True)
 class View:
     """The published state.
@@ -83,6 +90,7 @@ class View:
         nodes: Nodes in the order in which they came.
         accounts: Accounts in tree order.
         waits: Per tried job.
+        slots: Per gang that has one, its dated slot.
         authors: Per account and author with queued jobs: charge in the window (order inside an account).
     """
 
@@ -93,6 +101,7 @@ class View:
     accounts: tuple[AccountSight, ...] = ()
     waits: Mapping[str, WaitSight] = field(default_factory=dict)
     authors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    slots: Mapping[str, SlotSight] = field(default_factory=dict)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -132,6 +141,7 @@ class View:
             "accounts": [list(account) for account in self.accounts],
             "waits": {job: [int(wait.reason), *wait[1:]] for job, wait in self.waits.items()},
             "authors": {path: dict(usage) for path, usage in self.authors.items()},
+            "slots": {job: [slot.due, slot.placement] for job, slot in self.slots.items()},
         }
 
     @classmethod
@@ -153,6 +163,10 @@ class View:
                 tuple(AccountSight(*row) for row in document["accounts"]),
                 {job: WaitSight(Reason(row[0]), *row[1:]) for job, row in document["waits"].items()},
                 document["authors"],
+                {
+                    job: SlotSight(int(due), tuple((str(node), int(gpus)) for node, gpus in placement))
+                    for job, (due, placement) in document["slots"].items()
+                },
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"damaged view: {error}") from error
@@ -173,6 +187,12 @@ def describe(snapshot: Snapshot, plan: Plan, now: int, planner: str) -> View:
             if jobs.phase[row] is Phase.QUEUED
         },
         _authors(snapshot, now),
+        {
+            jobs.spec[row].id: SlotSight(
+                slot.due, tuple((nodes.node[node].name, gpus) for node, gpus in slot.placement)
+            )
+            for row, slot in jobs.slot.items()
+        },
     )
 
 

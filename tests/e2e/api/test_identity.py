@@ -161,6 +161,6 @@ def test_the_last_use_is_written_down(api):
         ({"expires_in": "9999w"}, "duration-long"),
     ],
 )
-def test_a_token_that_makes_no_sense_is_not_made(api, change, code):
-    answer = api.local.post("/v1/tokens", json={"user": "eve", "role": "viewer"} | change)
+def test_a_token_that_makes_no_sense_is_not_made(shared_api, change, code):
+    answer = shared_api.local.post("/v1/tokens", json={"user": "eve", "role": "viewer"} | change)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
