@@ -20,9 +20,11 @@ _DEVICE: Final = re.compile(
 )
 _FUSED: Final = re.compile(r"(?:NV\d{1,2}|SYS|SOC|NODE|PHB|PXB|PIX|X)+", re.ASCII | re.IGNORECASE)
 _PIECE: Final = re.compile(r"NV\d{1,2}|SYS|SOC|NODE|PHB|PXB|PIX|X", re.ASCII | re.IGNORECASE)
+_NAME: Final = re.compile(r"(?:GPU|NIC|mlx5_)\d+", re.ASCII)
 _AFFINITY: Final = re.compile(r"\d[\d,\-]*|N/A", re.ASCII | re.IGNORECASE)
 _TITLES: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _NIC_LEGEND: Final = re.compile(r"\s*(NIC\d+)\s*:\s*(\S*)\s*", re.ASCII)
+_HALF: Final = re.compile(r"NV\d\s*$", re.ASCII)  # the text ends in it: it may be the half of NV12
 ELLIPSIS: Final = frozenset({"...", "…", ".."})
 
 
@@ -60,12 +62,13 @@ class Table:
 
 @dataclass(slots=True)
 class _Header:
-    """The header line with the place of each column in it."""
+    """The header line with the place of each column in it, and how many cells most rows have."""
 
     columns: list[str]
     titles: list[str]
     starts: list[int]
     tabbed: bool
+    common: int = 0
 
 
 def plain(text: str) -> list[str]:
@@ -80,6 +83,7 @@ def read_table(text: str) -> Table:
     lines = _joined(plain(text))
     has_header = any(_header(line) is not None for _, line in lines)
     end = max((number for number, line in lines if line.strip()), default=0)
+    common = _common(lines)
     for number, line in lines:
         if (legend := _NIC_LEGEND.fullmatch(line)) is not None:
             table.legend[legend.group(1)] = legend.group(2)
@@ -100,6 +104,7 @@ def read_table(text: str) -> Table:
                 )
                 break
             header = found if header is None else _widened(header, found)
+            header.common = common
             continue
         if header is None:
             header = None if has_header else _headless(lines, table)
@@ -119,6 +124,17 @@ def _take(line: str, number: int, header: _Header, table: Table, *, is_end: bool
         table.notes.append(("row-twice", where, "the row is there twice; the first is used", "keep one"))
     elif len(words) > 1 and (words[0] in header.columns or _DEVICE.fullmatch(words[0])):
         table.rows[words[0]] = _row(line, number, header, cut=is_end)
+
+
+def _common(lines: list[tuple[int, str]]) -> int:
+    """Return how many cells most rows have, 0 without rows: a header with fewer names has lost some."""
+    counts: list[int] = []
+    for _, line in lines:
+        words = line.split()
+        pieces = [len(_PIECE.findall(w)) if _FUSED.fullmatch(w) else 0 for w in words[1:]]
+        if len(words) > 1 and _DEVICE.fullmatch(words[0]) and sum(pieces) > 0 and "=" not in line:
+            counts.append(sum(pieces))
+    return max(set(counts), key=lambda n: (counts.count(n), n)) if counts else 0
 
 
 def _joined(lines: list[str]) -> list[tuple[int, str]]:
@@ -148,7 +164,7 @@ def _header(line: str) -> _Header | None:
     """Return the columns if this line is a header: device names and titles, no label."""
     cut = re.search(r"\bCPU\b|\bNUMA\b|\bGPU NUMA\b", line)
     head = line[: cut.start()] if cut else line
-    names = [(m.group(0), m.start()) for m in re.finditer(r"\S+", head)]
+    names = _names(head)
     devices = [name for name, _ in names if _DEVICE.fullmatch(name)]
     if not devices or any(_FUSED.fullmatch(name) for name, _ in names) or ":" in head:
         return None
@@ -170,6 +186,23 @@ def _header(line: str) -> _Header | None:
     return _Header([name for name, _ in names], titles, starts, "\t" in line)
 
 
+def _names(head: str) -> list[tuple[str, int]]:
+    """Return the column names with their places; a blank tabbed cell and fused names keep their columns."""
+    cells = head.lstrip(" ").split("\t")[1:]
+    if len(cells) > 1 and not any(len(cell.split()) > 1 for cell in cells):
+        while cells and not cells[-1].strip():
+            cells.pop()
+        names = [(cell.strip() or "...", 0) for cell in cells]
+    else:
+        names = [(m.group(0), m.start()) for m in re.finditer(r"\S+", head)]
+    out: list[tuple[str, int]] = []
+    for name, start in names:
+        parts = _NAME.findall(name)
+        is_fused = len(parts) > 1 and "".join(parts) == name
+        out.extend((part, start) for part in parts) if is_fused else out.append((name, start))
+    return out
+
+
 def _headless(lines: list[tuple[int, str]], table: Table) -> _Header | None:
     """Return the columns of a matrix without a header: the rows in their order, then unnamed NICs."""
     rows: list[tuple[str, int]] = []
@@ -181,12 +214,12 @@ def _headless(lines: list[tuple[int, str]], table: Table) -> _Header | None:
         return None
     width = max(count for _, count in rows)
     columns = [name for name, _ in rows]
-    extra = [f"NIC{i}" for i in range(width - len(columns))]
+    extra = max(0, width - len(columns))
     text = "there is no header line; the columns are taken to be the rows in their order"
     if extra:
-        text += f", then {', '.join(extra)} (assumed)"
+        text += f"; {extra} more columns have no name and are left out"
     table.notes.append(("header-missing", "header", text, "paste the whole output of nvidia-smi topo -m"))
-    return _Header(columns + extra, [], [], tabbed=False)
+    return _Header([*columns, *["..."] * extra], [], [], tabbed=False)
 
 
 def _widened(header: _Header, more: _Header) -> _Header:
@@ -196,10 +229,12 @@ def _widened(header: _Header, more: _Header) -> _Header:
 
 def _row(line: str, number: int, header: _Header, *, cut: bool) -> Row:
     """Return the row of one line; `cut` says that the text ends here."""
+    if cut:
+        line = _HALF.sub("NV?", line)
     words = line.split()
     row = Row(words[0], number)
     body = line.lstrip()[len(words[0]) :]
-    cells = _by_tabs(body, header)
+    cells = _by_tabs(body, header) if header.common <= len(header.columns) else None
     if cells is None:
         cells = _by_words(body, line, row, header, cut=cut)
     _check_diagonal(row, cells, header)
@@ -247,7 +282,10 @@ def _by_words(body: str, line: str, row: Row, header: _Header, *, cut: bool) -> 
     if len(matrix) > wanted and all(_PIECE.fullmatch(w) is None for w in matrix[wanted:]):
         matrix, tail = matrix[:wanted], [*matrix[wanted:], *tail]
     cells: dict[str, str] = {}
-    if len(matrix) == wanted:
+    if header.common > wanted:
+        row.why = f"most rows have {header.common} cells, the header names {wanted} columns"
+        cells = _around_diagonal(row.device, matrix, header)
+    elif len(matrix) == wanted:
         cells = dict(zip(header.columns, matrix, strict=True))
     else:
         row.why = f"{len(matrix)} cells for {wanted} columns"

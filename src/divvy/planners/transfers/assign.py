@@ -30,6 +30,7 @@ PLAINNESS: Final = {
 }
 _SIMPLER: Final = 1e-4
 _LATE: Final = 10.0
+_SETTLED: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ def assign(
         makespan = windows[-1] + answer.last_s
         if result is None or makespan <= result.makespan_s:
             result = Assignment(answer.amounts, makespan)
-        if abs(makespan - guess_s) <= 0.002 * makespan:
+        if abs(makespan - guess_s) <= _SETTLED * makespan:
             break
         guess_s = makespan
     return result

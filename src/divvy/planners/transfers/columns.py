@@ -27,11 +27,12 @@ from divvy.planners.transfers.roads import Path, Roads, path_of
 
 GB: Final = 1e9
 _ROUNDS: Final = 60
-_GAP: Final = 1e-3
+_GAP: Final = (1e-3, 1e-2)
+_LARGE: Final = 20_000
 _TINY: Final = 1e-7
 _BASE: Final = 1e-13
 _SMOOTH: Final = 0.7
-_WARM: Final = (12, 160)
+_WARM: Final = (8, 160)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def solve(
         warm.run(turns)
         master.solve()
         better = _price(master, pricing, master.prices)
-        if not better or master.gap <= _GAP or warm.turns >= _WARM[1]:
+        if not better or master.gap <= master.allowed or warm.turns >= _WARM[1]:
             break
         turns = warm.turns
     _refine(master, pricing, warm.best)
@@ -154,7 +155,7 @@ def _refine(master: _Master, pricing: Pricing, best: NDArray[np.float64]) -> Non
 
     Prices of the last program jump about; mixed with the best ones so far they converge (Wentges).
     """
-    while master.gap > _GAP and master.rounds < _ROUNDS:
+    while master.gap > master.allowed and master.rounds < _ROUNDS:
         better = False
         for share in (_SMOOTH, 0.0):
             prices = share * best + (1 - share) * master.prices
@@ -162,7 +163,7 @@ def _refine(master: _Master, pricing: Pricing, best: NDArray[np.float64]) -> Non
             better = _price(master, pricing, prices)
             if master.best_bound > before:
                 best = prices
-            if better or master.gap <= _GAP:
+            if better or master.gap <= master.allowed:
                 break
         if not better:
             return
@@ -236,6 +237,8 @@ class _Master:
         self.worth = np.zeros(len(transfers))
         self.best_bound = 0.0
         self.rounds = 0
+        is_large = len(ways.names) * len(transfers) > _LARGE
+        self.allowed = _GAP[1] if is_large else _GAP[0]
 
     @property
     def gap(self) -> float:

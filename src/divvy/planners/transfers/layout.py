@@ -129,7 +129,11 @@ def plan_layout(
     pages = [descriptors(shape, m, tokens, block_tokens, heads_first=heads_first) for m in todo]
     count = dict(enumerate(pages))
     options = {name: _ranks(todo, count, shape, name) for name in ("blocks", "layers", "whole")}
-    times = {n: _time(rows, gb_per_s, kind) for n, rows in options.items()}
+    most_received = max(_received(todo).values())
+    times = {
+        n: max(_time(rows, gb_per_s, kind), KINDS[kind].startup_s + most_received / GB / gb_per_s)
+        for n, rows in options.items()
+    }
     plan = _chosen(shape, todo, count, options, times, budget)
     chosen = str(plan["method"])
     ranks = {"from": {"tp": source_tp}, "to": {"tp": target_tp}}
@@ -189,6 +193,14 @@ def _move(shape: Shape, move: Move, pieces: int) -> dict[str, Any]:
     return {**ranks, **what, "bytes": move.size_bytes, "descriptors": pieces}
 
 
+def _received(todo: list[Move]) -> dict[int, int]:
+    """Return the bytes that each target rank receives."""
+    out: dict[int, int] = {}
+    for move in todo:
+        out[move.target] = out.get(move.target, 0) + move.size_bytes
+    return out
+
+
 def _beside(
     shape: Shape,
     todo: list[Move],
@@ -202,10 +214,8 @@ def _beside(
         row["rank"]: sum(_per_head(shape, m, *pages) for m in todo if m.source == row["rank"]) for row in rows
     }
     per_head = [{**row, "descriptors": mine[row["rank"]]} for row in rows]
-    received: dict[int, int] = {}
-    for move in todo:
-        received[move.target] = received.get(move.target, 0) + move.size_bytes
-    busiest = max([row["bytes"] for row in rows] + list(received.values()))
+    most_received = max(_received(todo).values())
+    busiest = max([row["bytes"] for row in rows] + [most_received])
     return {
         "bound": {
             "seconds": KINDS[kind].startup_s + busiest / GB / gb_per_s,
@@ -213,7 +223,9 @@ def _beside(
         },
         "baseline": {
             "name": "per-head descriptors",
-            "seconds": _time(per_head, gb_per_s, kind),
+            "seconds": max(
+                _time(per_head, gb_per_s, kind), KINDS[kind].startup_s + most_received / GB / gb_per_s
+            ),
             "descriptors": max(row["descriptors"] for row in per_head),
         },
     }

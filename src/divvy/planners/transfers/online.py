@@ -61,6 +61,10 @@ class Online:
             self._known[key] = _Options(routes, resources, times)
         return self._known[key]
 
+    def adopt(self, other: Online) -> None:
+        """Take over the candidates that another planner of the same roads has found, not its load."""
+        self._known = other._known
+
     def place(self, index: int, transfer: Transfer, out: RoutePlan) -> None:
         """Add the flows of one transfer to a plan, and its load."""
         routes, resources, times = self.options(transfer.source, transfer.target)
