@@ -181,6 +181,8 @@ def test_the_overlay_adds_large_gangs(divvy, tmp_path):
     )
     assert entry["jobs"] > 202
     assert json.loads(divvy(path, *arguments)[1])["policies"][0]["jobs"] == 200
+    small = divvy(path, "--nodes", "2x8", "--policy", "fifo", "--warmup", "0", "--overlay", "gangs")[1]
+    assert "no gang of the overlay was submitted" in small
 
 
 def test_reclaim_reports_what_came_back(divvy):

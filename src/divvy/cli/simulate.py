@@ -267,10 +267,12 @@ def _warnings(report: dict[str, Any]) -> Iterator[str]:
     if report["unclaimed"]:
         listed = ", ".join(f"{name} ({count} jobs)" for name, count in report["unclaimed"].items())
         yield f"no account claims: {listed}; they were run unfunded"
+    if report["overlay"] != "none" and not report["policies"][0]["wait_seconds"]["overlay"]["n"]:
+        yield "no gang of the overlay was submitted in the window; the fleet or the trace is too small for it"
     for entry in report["policies"]:
         name, left = entry["policy"], entry["never_started"]
         if left and "reclaim" not in entry:
-            yield f"{name}: {left:g} jobs never started; too large for the fleet?"
+            yield f"{name}: {left:g} jobs never started; too large, or of a model that the fleet lacks?"
         if entry["refused"]:
             yield f"{name}: the state refused {len(entry['refused'])} events: {entry['refused'][0]}"
     if trace["skipped"]:

@@ -59,10 +59,11 @@ def compare(
     outcomes: list[Outcome] = []
     windows: list[Window] = []
     for seed in comparison.seeds:
+        workload = comparison.scenario.workload(seed)
         for policy in comparison.policies:
             told = None if on_progress is None else partial(on_progress, policy, seed)
             begin = stopwatch()
-            run = replay(comparison.scenario, create(policy), seed, told)
+            run = replay(comparison.scenario, create(policy), seed, told, workload)
             window = window_of(comparison.scenario.trace.last_submission, run.end, comparison.warmup)
             figures = measure(run, window)
             extra = {"reclaim": reclaimed(run)} if comparison.reclaim else {}

@@ -52,6 +52,7 @@ def replay(
     planner: JobPlanner,
     seed: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
+    workload: Workload | None = None,
 ) -> Replay:
     """Run a scenario under a planner, from its first submission until nothing more can happen.
 
@@ -60,11 +61,13 @@ def replay(
         planner: Decides; fresh, since planners keep indices.
         seed: Draws the contracts and the overlay; also handed to the planner.
         on_progress: Told now and then how many jobs of how many are over.
+        workload: What `Scenario.workload` gave for this seed, where somebody has it already.
 
     Raises:
         EngineError: If the planner keeps changing its mind at one instant.
     """
-    workload = scenario.workload(seed)
+    if workload is None:
+        workload = scenario.workload(seed)
     clock = VirtualClock()
     engine = SimulatedEngine(clock, workload, scenario.capacity(), scenario.pace)
     intake = TraceIntake(clock, workload)
