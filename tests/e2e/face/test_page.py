@@ -117,7 +117,7 @@ def test_the_queue_gives_positions_reasons_and_who_is_ahead(visit, fleet):
     expect(drawer(page).locator("h2")).to_have_text(first["id"])
     page.keyboard.press("Escape")
     expect(drawer(page)).to_have_count(0)
-    assert "job=" not in page.url
+    expect(page).not_to_have_url(re.compile("job="))
 
 
 def test_the_queue_can_be_filtered(visit, fleet):

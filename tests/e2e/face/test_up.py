@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import jsonschema
 import pytest
 from browser import Visit, launch
 from playwright.sync_api import expect, sync_playwright
+from test_docs import examples
 
 import divvy
 
@@ -99,6 +101,19 @@ def test_every_answer_follows_its_published_schema(real, up):
         name, _, version = document["schema"].removeprefix("divvy.").partition("/")
         jsonschema.validate(document, json.loads((SCHEMAS / f"{name}.{version}.json").read_text()))
         assert real(*args).returncode == 0
+
+
+def test_the_tutorial_does_what_it_says(real, up):
+    for job in real("queue", "--state", "running", "-q").stdout.split():
+        real("cancel", job)  # so that nothing has to wait for the sample's protected jobs
+    said: dict[str, str] = {}
+    for command in examples("tutorial/first-five-minutes.md"):
+        ran = real(*shlex.split(command)[1:])
+        assert ran.returncode == 0, f"{command}\n{ran.stderr}"
+        said[command] = ran.stdout
+    assert said["divvy logs -f first"] == "hello\nbye\n"
+    assert "preempted by" in said["divvy explain j0000003"]
+    assert "trying it out" in said["divvy budget history"]
 
 
 def test_a_job_runs_where_it_was_submitted_and_its_exit_code_comes_back(real, tmp_path):
