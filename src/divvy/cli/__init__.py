@@ -162,6 +162,3 @@ def main() -> None:
 
         print_error(error, as_json="--json" in sys.argv)
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        sys.stderr.close()
-        sys.exit(141)

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -372,6 +373,17 @@ def test_a_spinner_is_for_terminals_only(home, fleet, divvy):
     ran = divvy("submit", "-A", LONG, "--wait", "--", "true")
     assert ran.code == 0
     assert "waiting for" not in ran.out + ran.err
+
+
+def test_an_interrupted_wait_exits_with_130_and_without_a_traceback(home):
+    command = [sys.executable, "-m", "divvy", "submit", "-A", LONG, "--wait", "--", "true"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "submitted" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err
 
 
 # -- completion and start -------------------------------------------------------------------------------
