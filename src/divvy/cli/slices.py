@@ -255,3 +255,33 @@ def apply(
 
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     run_apply(plan, driver, emulate, state, change, yes=yes, output=output)
+
+
+@verb.command("profile")
+def profile(
+    server: str = typer.Option("", "--server", help="URL of an Open Inference Protocol server (KServe v2)."),
+    model: str = typer.Option("", "--model", help="Name of the model on it."),
+    batches: str = typer.Option("1,2,4,8,16,32", "--batches", help="Batch sizes, comma-separated."),
+    gpcs: str = typer.Option("7", "--slice", help="The slice it runs on: compute slices or a profile name."),
+    processes: int = typer.Option(1, "--processes", min=1, help="Server processes that share the slice."),
+    repeats: int = typer.Option(30, "--repeats", min=1, help="Requests per batch size and process."),
+    free: int = typer.Option(1, "--free-dimension", min=1, help="Size of free dimensions but the batch."),
+    to: Path | None = typer.Option(None, "--output", help="Write the profile (CSV) here."),
+    check: str = typer.Option("", "--check", help="Measure nothing: say what is odd about this profile."),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+) -> None:
+    """Measure how long a real server takes for each batch size, as a profile for plan, compare and pack."""
+    from divvy.cli.slice_profile import run_check, run_profile
+
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if check:
+        run_check(check, output)
+        return
+    if not server or not model:
+        missing = "--model" if server else "--server"
+        raise InputError.one(
+            "missing", f"{missing} is needed", path=missing, fix="or look at one: --check FILE"
+        )
+    run_profile(server, model, batches, gpcs, processes, repeats, free, to, output)
