@@ -88,7 +88,7 @@ class _Bars:
         depth = max((int(d) for d in layout.y.values()), default=1)
         for name, level in layout.y.items():
             layout.y[name] = y + (depth - level) * 78
-        self.height = y + depth * 78 + 150
+        self.height = y + depth * 78 + 172
         for link in topo.links:
             for bar, device in ((link.b, link.a), (link.a, link.b)):
                 if bar in self.fabric or bar in self.plane:

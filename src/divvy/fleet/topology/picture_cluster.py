@@ -156,7 +156,9 @@ def _block(
     x, y, wide, high, across = frame
     if not nodes:
         return
-    domains = {v.domain for v in topo.vertices.values() if v.machine in nodes and v.domain}
+    domains = {
+        v.domain for v in topo.vertices.values() if v.kind is Kind.GPU and v.machine in nodes and v.domain
+    }
     fill, stroke = COLOURS[Kind.NVSWITCH] if domains else COLOURS[Kind.NODE]
     name = ", ".join(sorted(domains)[:2]) or "nodes"
     count = sum(gpus[node] for node in nodes)
