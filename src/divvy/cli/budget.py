@@ -12,18 +12,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from divvy.cli.client import Client
-from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect
+from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect, group
 from divvy.cli.render import NONE, Column, Output, Span, age, number, path, percent, stamp, whole
 from divvy.errors import InputError
 from divvy.units import parse_decimal
 
-verb = typer.Typer(
-    help="Show and change the account tree and its shares.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+verb = group("Show and change the account tree and its shares.")
 
 _COLUMNS: Final = (
     Column("Account"),

@@ -25,6 +25,17 @@ Server = Annotated[
 ]
 
 
+def group(text: str) -> typer.Typer:
+    """Return a verb that has verbs of its own, with the manners of all others."""
+    return typer.Typer(
+        help=text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
 def connect(server: str) -> Client:
     """Return a client of the server that the options and the environment name."""
     return Client(find_target(server))

@@ -7,16 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect
+from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect, group
 from divvy.cli.render import NONE, Column, Output, Span, clock
 
-verb = typer.Typer(
-    help="Make, list and revoke access tokens for the HTTP API.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+verb = group("Make, list and revoke access tokens for the HTTP API.")
 
 _COLUMNS: Final = (
     Column("Token"),

@@ -56,15 +56,15 @@ class Grid {
     const { width, height } = this.layout();
     const scale = devicePixelRatio || 1;
     const { canvas } = this;
-    const colours = readColours(canvas);
-    const frame = `${width} ${height} ${scale} ${Object.values(colours)}`;
+    const frame = `${width} ${height} ${scale} ${getComputedStyle(canvas).color}`;
     const pen = canvas.getContext("2d");
     if (frame !== this.frame) {
       canvas.width = Math.round(width * scale);
       canvas.height = Math.round(height * scale);
       canvas.style.setProperty("height", `${height}px`);
       this.frame = frame;
-      this.stamps = makeStamps(colours, scale);
+      this.colours = readColours(canvas.parentElement);
+      this.stamps = makeStamps(this.colours, scale);
       this.painted = [];
     }
     pen.setTransform(scale, 0, 0, scale, 0, 0);
@@ -74,12 +74,13 @@ class Grid {
       if (this.painted[index] !== look) changed.push(index);
       this.painted[index] = look;
     });
-    this.blocks(pen, changed, colours);
+    this.blocks(pen, changed);
     if (changed.length) canvas.setAttribute("aria-description", describe(this.nodes));
   }
 
   /** Paint some blocks, one colour after the other: changing the pen costs more than using it. */
-  blocks(pen, indices, colours) {
+  blocks(pen, indices) {
+    const { colours } = this;
     const tracks = [];
     const uses = [];
     for (const index of indices) {
@@ -174,21 +175,29 @@ function describe(nodes) {
     .join(", ");
 }
 
-function readColours(element) {
-  const style = getComputedStyle(element);
-  const read = (name) => style.getPropertyValue(name).trim();
-  return {
-    protected: read("--protected"),
-    interruptible: read("--interruptible"),
-    unallocated: read("--unallocated"),
-    stopping: read("--stopping"),
-    draining: read("--stopping"),
-    down: read("--down"),
-    free: read("--free-line"),
-    track: read("--track"),
-    use: read("--use"),
-    ink: read("--ink"),
+const COLOURS = {
+  protected: "--protected",
+  interruptible: "--interruptible",
+  unallocated: "--unallocated",
+  stopping: "--stopping",
+  draining: "--stopping",
+  down: "--down",
+  free: "--free-line",
+  track: "--track",
+  use: "--use",
+  ink: "--ink",
+};
+
+/** Return the colours of the theme as a canvas understands them: a probe wears each, the browser resolves it. */
+function readColours(place) {
+  const probe = place.appendChild(h("i", { hidden: true }));
+  const read = ([name, property]) => {
+    probe.style.color = `var(${property})`;
+    return [name, getComputedStyle(probe).color];
   };
+  const colours = Object.fromEntries(Object.entries(COLOURS).map(read));
+  probe.remove();
+  return colours;
 }
 
 /** Return one small picture for each state: the same colours and patterns as the cells of a small fleet. */

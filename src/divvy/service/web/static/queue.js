@@ -101,66 +101,54 @@ function name(job, params) {
   ];
 }
 
-function waitingTable(jobs, params) {
-  const head = [["#", "num"], ["Job"], ["Account"], ["Devices", "num"], ["Minimum", "num"], ["Waiting", "num"], ["Why it waits"], ["Ahead", "num"]];
-  return table(
-    head,
-    jobs.map((job) =>
-      h(
-        "tr",
-        { "data-key": job.id, "data-act": "open", "data-name": job.id },
-        cellOf("Position", String(job.position), "num"),
-        cellOf("Job", name(job, params)),
-        cellOf("Account", [account(job.account), job.state === "queued" ? null : h("span", { class: "sub" }, chip(job.state))]),
-        cellOf("Devices", number(job.gpus), "num"),
-        cellOf("Minimum", job.min_runtime_seconds ? duration(job.min_runtime_seconds) : "free", "num"),
-        cellOf("Waiting", duration(job.waiting_seconds), "num"),
-        cellOf("Why it waits", [h("span", {}, job.reason.text), h("code", { class: "sub" }, job.reason.code)]),
-        cellOf("Ahead", [h("span", { title: job.ahead.join(", ") }, number(job.ahead_count))], "num"),
-      ),
-    ),
-  );
+function row(job, cells) {
+  return h("tr", { "data-key": job.id, "data-act": "open", "data-name": job.id }, cells);
 }
 
-function runningTable(jobs, params) {
-  const head = [["Job"], ["Account"], ["State"], ["Devices", "num"], ["Runs for", "num"], ["Protected until", "num"], ["Where"]];
-  return table(
-    head,
-    jobs.map((job) =>
-      h(
-        "tr",
-        { "data-key": job.id, "data-act": "open", "data-name": job.id },
-        cellOf("Job", name(job, params)),
-        cellOf("Account", account(job.account)),
-        cellOf("State", chip(job.state)),
-        cellOf("Devices", number(job.gpus), "num"),
-        cellOf("Runs for", duration(job.running_seconds), "num"),
-        cellOf("Protected until", clock(job.protected_until_at), "num"),
-        cellOf("Where", job.placement.map((place) => `${place.node} \u00d7${place.gpus}`).join(", ") || NONE),
-      ),
-    ),
+function waitingTable(jobs, params) {
+  const head = [["#", "num"], ["Job"], ["Account"], ["Devices", "num"], ["Minimum", "num"], ["Waiting", "num"], ["Why it waits"], ["Ahead", "num"]];
+  const rows = jobs.map((job) =>
+    row(job, [
+      cellOf("Position", String(job.position), "num"),
+      cellOf("Job", name(job, params)),
+      cellOf("Account", [account(job.account), job.state === "queued" ? null : h("span", { class: "sub" }, chip(job.state))]),
+      cellOf("Devices", number(job.gpus), "num"),
+      cellOf("Minimum", job.min_runtime_seconds ? duration(job.min_runtime_seconds) : "free", "num"),
+      cellOf("Waiting", duration(job.waiting_seconds), "num"),
+      cellOf("Why it waits", [h("span", {}, job.reason.text), h("code", { class: "sub" }, job.reason.code)]),
+      cellOf("Ahead", [h("span", { title: job.ahead.join(", ") }, number(job.ahead_count))], "num"),
+    ]),
   );
+  return table(head, rows);
+}
+
+/** Return the columns that running and ended jobs share. */
+function common(job, params) {
+  return [
+    cellOf("Job", name(job, params)),
+    cellOf("Account", account(job.account)),
+    cellOf("State", chip(job.state)),
+    cellOf("Devices", number(job.gpus), "num"),
+    cellOf("Ran for", duration(job.running_seconds), "num"),
+  ];
+}
+
+const COMMON = [["Job"], ["Account"], ["State"], ["Devices", "num"], ["Ran for", "num"]];
+
+function runningTable(jobs, params) {
+  const rows = jobs.map((job) => {
+    const where = job.placement.map((place) => `${place.node} \u00d7${place.gpus}`).join(", ") || NONE;
+    return row(job, [common(job, params), cellOf("Protected until", clock(job.protected_until_at), "num"), cellOf("Where", where)]);
+  });
+  return table([...COMMON, ["Protected until", "num"], ["Where"]], rows);
 }
 
 function endedTable(jobs, params) {
-  const head = [["Job"], ["Account"], ["State"], ["Devices", "num"], ["Ran for", "num"], ["Ended", "num"], ["Exit", "num"], ["Note"]];
-  return table(
-    head,
-    jobs.map((job) =>
-      h(
-        "tr",
-        { "data-key": job.id, "data-act": "open", "data-name": job.id },
-        cellOf("Job", name(job, params)),
-        cellOf("Account", account(job.account)),
-        cellOf("State", chip(job.state)),
-        cellOf("Devices", number(job.gpus), "num"),
-        cellOf("Ran for", duration(job.running_seconds), "num"),
-        cellOf("Ended", clock(job.ended_at), "num"),
-        cellOf("Exit", job.exit_code === null ? NONE : String(job.exit_code), "num"),
-        cellOf("Note", job.note || NONE),
-      ),
-    ),
-  );
+  const rows = jobs.map((job) => {
+    const code = job.exit_code === null ? NONE : String(job.exit_code);
+    return row(job, [common(job, params), cellOf("Ended", clock(job.ended_at), "num"), cellOf("Exit", code, "num"), cellOf("Note", job.note || NONE)]);
+  });
+  return table([...COMMON, ["Ended", "num"], ["Exit", "num"], ["Note"]], rows);
 }
 
 const TABLES = { waiting: waitingTable, running: runningTable, ended: endedTable };
