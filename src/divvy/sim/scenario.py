@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -98,8 +97,3 @@ def build_fleet(gpus: int | None, shape: str | None) -> tuple[Node, ...]:
             fix="make them agree or leave --gpus out",
         )
     return tuple(Node(f"node{number:0{len(str(count))}d}", size) for number in range(1, count + 1))
-
-
-def largest_gang(jobs: Sequence[int], gpus: int) -> int:
-    """Return how many of the gangs are larger than the fleet."""
-    return sum(1 for size in jobs if size > gpus)

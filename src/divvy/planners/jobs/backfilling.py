@@ -70,7 +70,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
     # -- the order, given by the baseline -------------------------------------------------------------
 
     @abstractmethod
-    def _key(self, spec: JobSpec, account: int) -> Any:
+    def _key(self, spec: JobSpec) -> Any:
         """Return which queue a job waits in: jobs of one queue have one shape and go in order of rows."""
 
     @abstractmethod
@@ -80,6 +80,9 @@ class BackfillingPlanner(ABC, Generic[Rank]):
     @abstractmethod
     def _rank(self, queue: LimitQueue, row: int) -> Rank:
         """Return the rank of a job that waits in a queue."""
+
+    def _begin(self, snapshot: Snapshot) -> None:
+        """Hear that the indices are being built anew for a tree and its jobs."""
 
     def _touched(self, queue: LimitQueue) -> None:
         """Hear that the jobs of a queue have changed."""
@@ -126,6 +129,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
         changes = snapshot.changes_since(self._version) if self._version >= 0 else None
         if changes is None or any(change is Change.TREE for change, _ in changes):
             self._clear()
+            self._begin(snapshot)
             every = [(Change.NODE, row) for row in range(len(snapshot.nodes))]
             return every + [(Change.JOB, row) for row in range(len(snapshot.jobs))]
         return [(Change.JOB, row) for row in self._proposed] + changes
@@ -133,7 +137,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
     def _job(self, jobs: JobTable, row: int) -> None:
         spec, phase = jobs.spec[row], jobs.phase[row]
         if phase is Phase.QUEUED:
-            key = self._key(spec, jobs.account[row])
+            key = self._key(spec)
             queue = self._queues.get(key)
             if queue is None:
                 queue = self._queues[key] = LimitQueue(key, shape_of(spec))
@@ -143,7 +147,7 @@ class BackfillingPlanner(ABC, Generic[Rank]):
             queue.add(row, limit_of(spec))
             self._touched(queue)
         else:
-            queue = self._queues.get(self._key(spec, jobs.account[row]))
+            queue = self._queues.get(self._key(spec))
             if queue is not None and queue.remove(row):
                 self._touched(queue)
         if phase in (Phase.PLACED, Phase.RUNNING):

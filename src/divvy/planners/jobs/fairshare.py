@@ -34,6 +34,7 @@ WEIGHT_FAIRSHARE: Final = 10_000.0
 WEIGHT_AGE: Final = 1_000.0
 WEIGHT_JOB_SIZE: Final = 1_000.0
 
+_NOBODY: Final = -1
 _Rank = tuple[float, int]
 _Head = tuple[_Rank, int, LimitQueue]
 
@@ -54,6 +55,7 @@ class FairsharePlanner(BackfillingPlanner[_Rank]):
         self._changes: list[tuple[int, int, int]] = []
         self._period = NEVER
         self._used: Floats = np.zeros(0)
+        self._leaves: dict[str, int] = {}
         self._tree: FairTree | None = None
         self._table: JobTable | None = None
         self._base: list[float] = []
@@ -63,18 +65,33 @@ class FairsharePlanner(BackfillingPlanner[_Rank]):
         self._waiting: dict[Shape, dict[LimitQueue, None]] = {}
         self._stale = True
 
-    def _key(self, spec: JobSpec, account: int) -> tuple[int, Shape]:
+    def _begin(self, snapshot: Snapshot) -> None:
+        tree = snapshot.tree
+        self._tree = FairTree(tree)
+        self._leaves = {tree.paths[leaf]: leaf for leaf in tree.leaves}
+        self._table = snapshot.jobs
+
+    def _who(self, spec: JobSpec) -> int:
+        """Return the association of a job, `_NOBODY` where its account has left the tree."""
         who = self._association.get((spec.account, spec.author))
         if who is None:
+            leaf = self._leaves.get(spec.account)
+            if leaf is None:
+                return _NOBODY
             who = self._association[spec.account, spec.author] = self._usage.grow()
-            self._leaf.append(account)
+            self._leaf.append(leaf)
             self._stale = True
-        return who, shape_of(spec)
+        return who
+
+    def _key(self, spec: JobSpec) -> tuple[int, Shape]:
+        return self._who(spec), shape_of(spec)
 
     def _ran(self, jobs: JobTable, row: int) -> None:
         """Collect when devices came into and went out of use; they are applied in order of time."""
         spec, phase = jobs.spec[row], jobs.phase[row]
-        who = self._association[spec.account, spec.author]
+        who = self._who(spec)
+        if who == _NOBODY:
+            return
         if phase in (Phase.RUNNING, Phase.STOPPING):
             if row not in self._using:
                 self._using.add(row)
@@ -92,9 +109,6 @@ class FairsharePlanner(BackfillingPlanner[_Rank]):
 
     def _synced(self, snapshot: Snapshot, now: int) -> None:
         """Apply what ran; at the end of a period, take the usage from which its priorities follow."""
-        if self._tree is None:
-            self._tree = FairTree(snapshot.tree)
-        self._table = snapshot.jobs
         changes = sorted(self._changes)
         self._changes = []
         period = now // CALC_PERIOD

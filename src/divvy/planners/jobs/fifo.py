@@ -19,7 +19,7 @@ class FifoPlanner(BackfillingPlanner[int]):
 
     name = "fifo"
 
-    def _key(self, spec: JobSpec, account: int) -> Shape:  # noqa: ARG002 - accounts mean nothing here
+    def _key(self, spec: JobSpec) -> Shape:
         return shape_of(spec)
 
     def _heads(self, shape: Shape) -> Sequence[tuple[int, int, LimitQueue]]:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from divvy.errors import InputError
 from divvy.fleet.device import GENERIC, weight_of
 from divvy.fleet.job import JobKind
 from divvy.fleet.node import Node, NodeState
@@ -22,7 +21,7 @@ from divvy.sim.traces.trace import (
     OnError,
     Trace,
     TraceJob,
-    in_order,
+    assemble,
     lines_of,
 )
 from divvy.units import DURATION_HELP, SECOND, parse_duration
@@ -134,21 +133,7 @@ def read_jsonlines(data: bytes, source: str, on_error: OnError = OnError.FAIL) -
     """
     findings = Findings(source)
     rows, changes = _rows(data, findings)
-    skipped = findings.settle(on_error)
-    if not rows:
-        raise InputError.one(
-            "trace-empty", "no job is left", path=source, fix="check the file and its format"
-        )
-    jobs = in_order(rows, findings)
-    first = jobs[0].submit
-    moved = [CapacityChange(max(0, change.at - first), change.node) for change in changes]
-    return Trace(
-        tuple(job._replace(submit=job.submit - first) for job in jobs),
-        tuple(sorted(moved, key=lambda change: change.at)),
-        skipped,
-        tuple(findings.notes),
-        f"{first / SECOND:g} s",
-    )
+    return assemble(rows, changes, findings, on_error, lambda at: f"{at / SECOND:g} s")
 
 
 def _rows(data: bytes, findings: Findings) -> tuple[list[tuple[int, TraceJob]], list[CapacityChange]]:

@@ -21,7 +21,7 @@ from divvy.sim.traces.trace import (
     OnError,
     Trace,
     TraceJob,
-    in_order,
+    assemble,
     lines_of,
 )
 from divvy.units import SECOND
@@ -63,19 +63,11 @@ def read_philly(data: bytes, source: str, on_error: OnError = OnError.FAIL) -> T
             f"{repeated} rows repeat an earlier row letter by letter; "
             "the format has no job id, so they were kept"
         )
-    skipped = findings.settle(on_error)
-    if not rows:
-        raise InputError.one(
-            "trace-empty", "no job is left", path=source, fix="check the file and its format"
-        )
-    jobs = in_order(rows, findings)
-    first = jobs[0].submit
-    return Trace(
-        tuple(job._replace(submit=job.submit - first) for job in jobs),
-        skipped=skipped,
-        notes=tuple(findings.notes),
-        origin=datetime.fromtimestamp(first / SECOND, UTC).strftime(_TIME),
-    )
+    return assemble(rows, [], findings, on_error, _written)
+
+
+def _written(at: int) -> str:
+    return datetime.fromtimestamp(at / SECOND, UTC).strftime(_TIME)
 
 
 def _columns(header: str, number: int, source: str) -> list[int]:

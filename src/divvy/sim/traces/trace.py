@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -175,12 +175,43 @@ def lines_of(data: bytes, findings: Findings) -> Iterator[tuple[int, str]]:
             findings.fault(number, "trace-encoding", f"not UTF-8 at byte {error.start}", "UTF-8")
 
 
-def in_order(jobs: list[tuple[int, TraceJob]], findings: Findings) -> tuple[TraceJob, ...]:
-    """Return jobs, given with their lines, by submission; rows out of order are noted and sorted in."""
-    late = [line for (_, one), (line, other) in pairwise(jobs) if other.submit < one.submit]
+def assemble(
+    rows: list[tuple[int, TraceJob]],
+    changes: list[CapacityChange],
+    findings: Findings,
+    on_error: OnError,
+    origin: Callable[[int], str],
+) -> Trace:
+    """Return the trace that rows, given with their lines, and changes make, on the clock of its first job.
+
+    Args:
+        rows: Jobs with their lines, in the order of the file; times on the file's clock, ms.
+        changes: Changes of the fleet on the same clock.
+        findings: Faults and notes so far.
+        on_error: Whether the faults are fatal.
+        origin: Says how the file calls a time on its clock.
+
+    Raises:
+        InputError: If there are faults and they are fatal, or no job is left.
+    """
+    skipped = findings.settle(on_error)
+    if not rows:
+        raise InputError.one(
+            "trace-empty", "no job is left", path=findings.source, fix="check the file and its format"
+        )
+    late = [line for (_, one), (line, other) in pairwise(rows) if other.submit < one.submit]
     if late:
         findings.notes.append(
             f"{len(late)} rows are earlier than the row before them (first: line {late[0]}); "
             "the jobs were sorted by submission"
         )
-    return tuple(sorted((job for _, job in jobs), key=lambda job: job.submit))
+    first = min(job.submit for _, job in rows)
+    jobs = sorted((job._replace(submit=job.submit - first) for _, job in rows), key=lambda job: job.submit)
+    moved = [CapacityChange(max(0, change.at - first), change.node) for change in changes]
+    return Trace(
+        tuple(jobs),
+        tuple(sorted(moved, key=lambda change: change.at)),
+        skipped,
+        tuple(findings.notes),
+        origin(first),
+    )
