@@ -1,6 +1,8 @@
 import json
 import sys
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from divvy.cli import main
@@ -38,6 +40,8 @@ def test_the_last_passes_come_out_as_they_were_decided(divvy, home):
     code, out, _ = divvy("--last", 3, "--home", home, "--json")
     told = json.loads(out)
     assert (code, told["schema"], told["same"], len(told["passes"])) == (0, "divvy.replay/1", True, 3)
+    schema = Path(__file__).parents[3] / "docs/reference/schemas/replay.1.json"
+    jsonschema.validate(told, json.loads(schema.read_text()))
     assert {entry["planner"] for entry in told["passes"]} == {"fifo"}
     code, out, _ = divvy("1", "--home", home)
     assert code == 0
