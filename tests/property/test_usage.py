@@ -1,5 +1,7 @@
 """The window formula against a direct sum over milliseconds."""
 
+import json
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,3 +57,20 @@ def test_a_late_report_leaves_totals_exact(end, late, rate):
     history.add(end + late, 1)
     history.add(end, -rate)
     assert history.total(end + late + 10) == rate * end + 10
+
+
+@given(CHANGES, st.integers(0, 30), st.integers(1, 40))
+def test_a_history_survives_its_document_and_goes_on_alike(changes, cut, lookback):
+    history, now = ChargeHistory(), 0
+    for gap, step, charge in changes:
+        now += gap
+        history.add(now - (gap % 3), step, charge)  # now and then a late report
+    history.forget(cut)
+    again = ChargeHistory.from_document(json.loads(json.dumps(history.to_document())))
+    for each in (history, again):
+        each.add(now + 5, 2)
+    assert again.to_document() == history.to_document()
+    assert again.rate == history.rate
+    for at in (now + 5, now + 17):
+        assert again.total(at) == history.total(at)
+        assert again.windowed(at, lookback, lookback // 2) == history.windowed(at, lookback, lookback // 2)

@@ -27,6 +27,7 @@ LONGEST_SLEEP_SECONDS: Final = 1.0
 _SHORTEST_SLEEP_SECONDS: Final = 0.002
 _RETRY_SECONDS: Final = 1.0
 _BASE_EVENTS: Final = 2_000
+_CHANGES_PER_EVENT: Final = 8
 
 _log = structlog.get_logger("loop")
 
@@ -116,6 +117,7 @@ class Driver:
         self._problem = ""
         self._pass_ms = 0.0
         self._next_check = 0
+        self._base_after = self._worth()
 
     def run(self) -> None:
         """Run passes until the sleeper is told to stop.
@@ -160,17 +162,20 @@ class Driver:
         self._next_check = plan.next_check
         self._tell(plan)
         self._requests.settle()
-        if self._record.since_base >= self._base_after():
+        if self._record.since_base >= self._base_after:
             self._checkpoint()
 
-    def _base_after(self) -> int:
+    def _worth(self) -> int:
         """Return after how many events a base snapshot is worth its price: in proportion to its size."""
         snapshot = self._loop.state.snapshot
-        return max(_BASE_EVENTS, len(snapshot.jobs.live))
+        histories = (*snapshot.usage, *snapshot.unallocated, *snapshot.author_usage.values())
+        changes = sum(history.changes for history in histories)
+        return max(_BASE_EVENTS, len(snapshot.jobs.live) + changes // _CHANGES_PER_EVENT)
 
     def _checkpoint(self) -> None:
         began = time.perf_counter_ns()
         forgotten = self._record.checkpoint(self._loop.state, self._clock.now())
+        self._base_after = self._worth()
         took = (time.perf_counter_ns() - began) / 1e6
         _log.info("base snapshot", forgotten=forgotten, took_ms=round(took, 1))
 

@@ -33,6 +33,11 @@ class ChargeHistory:
         self._low = 0
         self._high = 0
 
+    @property
+    def changes(self) -> int:
+        """Return the number of changes kept."""
+        return len(self._times)
+
     def add(self, at: int, rate: int = 0, charge: int = 0) -> None:
         """Change the rate by ``rate`` at an instant and add ``charge`` at once (an adjustment)."""
         self.rate += rate
@@ -101,26 +106,49 @@ class ChargeHistory:
                 del column[:cut]
             self._low = self._high = 0
 
-    def to_document(self) -> list[list[int]]:
-        """Return the history as plain rows ``[time, charge, area, rate]``."""
-        return [list(row) for row in zip(self._times, self._charge, self._area, self._rates, strict=True)]
+    def to_document(self) -> list[Any]:
+        """Return the history as plain values, without what follows from the rest.
+
+        Six members: time, charge and area of the first change; milliseconds between the changes; rates
+        after them; and (change, amount) of the charges that no rate made. Empty: no change.
+        """
+        times, charges, rates = self._times, self._charge, self._rates
+        if not times:
+            return []
+        steps = [later - earlier for earlier, later in pairwise(times)]
+        jumps = [
+            [place, jump]
+            for place, (before, charge, rate, step) in enumerate(
+                zip(charges, charges[1:], rates, steps, strict=False), start=1
+            )
+            if (jump := charge - before - rate * step)
+        ]
+        return [times[0], charges[0], self._area[0], steps, list(rates), jumps]
 
     @classmethod
-    def from_document(cls, rows: list[list[Any]]) -> ChargeHistory:
+    def from_document(cls, document: list[Any]) -> ChargeHistory:
         """Return the history that `to_document` wrote.
 
         Raises:
-            ValueError: If the times do not rise.
+            ValueError: If it is damaged.
         """
         history = cls()
-        for time, charge, area, rate in rows:
-            history._times.append(int(time))
-            history._charge.append(int(charge))
-            history._area.append(int(area))
-            history._rates.append(int(rate))
-        if any(b <= a for a, b in pairwise(history._times)):
+        if not document:
+            return history
+        time, charge, area, steps, rates, jumps = document
+        if len(rates) != len(steps) + 1 or any(step <= 0 for step in steps):
             raise ValueError("the times of a charge history do not rise")
-        history.rate = history._rates[-1] if history._rates else 0
+        extra = dict(jumps)
+        history._rates = rates
+        for place, (step, rate) in enumerate(zip((0, *steps), (0, *rates), strict=False)):
+            if step:
+                area += 2 * charge * step + rate * step * step
+                charge += rate * step + extra.get(place, 0)
+                time += step
+            history._times.append(time)
+            history._charge.append(charge)
+            history._area.append(area)
+        history.rate = rates[-1]
         return history
 
     def _seek(self, index: int, at: int) -> int:
