@@ -43,13 +43,18 @@ def read_matrix(name: str, text: str) -> Reading:
 def _columns(table: Table, reading: Reading) -> list[str]:
     """Return the devices: columns of the header, then rows that no column names."""
     columns: list[str] = []
+    elided = 0
     for column in table.columns:
         if column in ELLIPSIS:
-            reading.warn("column-elided", "header", "columns are left out ('...')", _PASTE)
+            elided += 1
         elif column in columns:
             reading.warn("column-twice", f"column {column}", "the column is there twice", _PASTE)
         else:
             columns.append(column)
+    if elided:
+        reading.warn(
+            "column-elided", "header", f"{elided} columns have no name; their cells are left out", _PASTE
+        )
     for device in table.rows:
         if device not in columns:
             columns.append(device)

@@ -23,6 +23,7 @@ _PIECE: Final = re.compile(r"NV\d{1,2}|SYS|SOC|NODE|PHB|PXB|PIX|X", re.ASCII | r
 _NAME: Final = re.compile(r"(?:GPU|NIC|mlx5_)\d+", re.ASCII)
 _AFFINITY: Final = re.compile(r"\d[\d,\-]*|N/A", re.ASCII | re.IGNORECASE)
 _TITLES: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+_QUOTE: Final = re.compile(r"^\s*(?:>\s?)+|\|")  # mail and chat quotes, bars of a table
 _NIC_LEGEND: Final = re.compile(r"\s*(NIC\d+)\s*:\s*(\S*)\s*", re.ASCII)
 _HALF: Final = re.compile(r"NV\d\s*$", re.ASCII)  # the text ends in it: it may be the half of NV12
 ELLIPSIS: Final = frozenset({"...", "…", ".."})
@@ -73,7 +74,8 @@ class _Header:
 
 def plain(text: str) -> list[str]:
     """Return the lines without colour codes and carriage returns."""
-    return [_ANSI.sub("", line).rstrip("\r\n") for line in text.replace("\r\n", "\n").split("\n")]
+    lines = [_ANSI.sub("", line).rstrip("\r\n") for line in text.replace("\r\n", "\n").split("\n")]
+    return [_QUOTE.sub("", line) if _QUOTE.search(line) else line for line in lines]
 
 
 def read_table(text: str) -> Table:
@@ -91,6 +93,8 @@ def read_table(text: str) -> Table:
         if "=" in line or line.lstrip().startswith("#"):
             continue
         found = _header(line)
+        if found is None and header is not None and not table.rows:
+            found = _rest(line)
         if found is not None:
             if header is not None and table.rows:
                 where = f"line {number}"
@@ -122,7 +126,7 @@ def _take(line: str, number: int, header: _Header, table: Table, *, is_end: bool
     if words and words[0] in table.rows:
         where = f"row {words[0]}, line {number}"
         table.notes.append(("row-twice", where, "the row is there twice; the first is used", "keep one"))
-    elif len(words) > 1 and (words[0] in header.columns or _DEVICE.fullmatch(words[0])):
+    elif len(words) > 1 and not _DEVICE.fullmatch(words[1]) and _is_name(words[0], header):
         table.rows[words[0]] = _row(line, number, header, cut=is_end)
 
 
@@ -137,6 +141,11 @@ def _common(lines: list[tuple[int, str]]) -> int:
     return max(set(counts), key=lambda n: (counts.count(n), n)) if counts else 0
 
 
+def _is_name(word: str, header: _Header) -> bool:
+    """Return whether a word names a device."""
+    return word in header.columns or _DEVICE.fullmatch(word) is not None
+
+
 def _joined(lines: list[str]) -> list[tuple[int, str]]:
     """Return numbered lines, with rows that a narrow terminal wrapped put together again."""
     out: list[tuple[int, str]] = []
@@ -147,13 +156,7 @@ def _joined(lines: list[str]) -> list[tuple[int, str]]:
             and "=" not in line
             and all(_FUSED.fullmatch(word) or _AFFINITY.fullmatch(word) for word in words)
         )
-        if (
-            is_rest
-            and out
-            and out[-1][1].split()
-            and _DEVICE.fullmatch(out[-1][1].split()[0])
-            and "X" not in words[1:2]
-        ):
+        if is_rest and out and out[-1][1].split() and _DEVICE.fullmatch(out[-1][1].split()[0]):
             out[-1] = (out[-1][0], out[-1][1].rstrip("\n") + " " + line.strip())
         else:
             out.append((number, line))
@@ -172,10 +175,7 @@ def _header(line: str) -> _Header | None:
         return None
     if len(names) == 1 and not line[:1].isspace() and cut is None:
         return None
-    if (
-        any(not _DEVICE.fullmatch(name) and name not in ELLIPSIS for name, _ in names)
-        and len(devices) < len(names) - 1
-    ):
+    if cut is None and len(names) > len(devices) + 1 and len(names) >= 2 * len(devices):
         return None
     titles, starts = [], [start for _, start in names]
     for title in _TITLES:
@@ -184,6 +184,18 @@ def _header(line: str) -> _Header | None:
             titles.append(title)
             starts.append(at)
     return _Header([name for name, _ in names], titles, starts, "\t" in line)
+
+
+def _rest(line: str) -> _Header | None:
+    """Return the columns of a line that continues a wrapped header: devices, then (parts of) titles."""
+    words = line.split()
+    names = [w for w in words if _DEVICE.fullmatch(w)]
+    if not names or words[: len(names)] != names or not all(w.isalpha() for w in words[len(names) :]):
+        return None
+    if any(_FUSED.fullmatch(w) for w in words):
+        return None
+    titles = [title for title in _TITLES if title in line]
+    return _Header(names, titles, [], tabbed=False)
 
 
 def _names(head: str) -> list[tuple[str, int]]:

@@ -62,6 +62,11 @@ def merge(readings: Sequence[Reading]) -> Topology:
             _compare_trees(base, reading, findings)
     for matrix in rest:
         labels |= _overlay_labels(base, matrix, labels, findings)
+    if not any(v.kind in (Kind.GPU, Kind.NIC, Kind.NODE, Kind.PCI) for v in base.vertices.values()):
+        text = "there is no GPU, NIC or node in it"
+        findings.append(
+            Finding("no-devices", base.name, text, "check that the file is whole and of the right machine")
+        )
     _complete(base, grace=grace)
     for reading in readings:
         apply_ports(base, reading, findings)
