@@ -25,6 +25,7 @@ Row = dict[str, Any]
 _GPUS: Final = (1, 4, 8)
 _FACTOR: Final = 1.5
 _QUICK_MODELS: Final = ("bert", "inceptionv3", "vgg19")
+_BOUND: Final = "unbatched bound"
 _SETTING: Final = f"per-bucket p95, objective {_FACTOR} x batch 32 on 7g, {DEFAULT_BATCH}, Poisson"
 
 
@@ -71,6 +72,11 @@ def _row(case: str, contender: str, measure: str, value: float | None, unit: str
     return row(case, contender, measure, value, unit, **more)
 
 
+def mean_rate(proof: Proof) -> float:
+    """Return the mean over the fresh seeds of the largest rate that each meets."""
+    return sum(proof.per_seed) / len(proof.per_seed)
+
+
 def _case_rows(
     model: str,
     gpus: int,
@@ -80,21 +86,18 @@ def _case_rows(
     seeds: int,
 ) -> Iterator[Row]:
     case = f"{model}, {gpus} GPU{'s' if gpus > 1 else ''}"
-    for name, proof in zip(
-        ("divvy", f"best equal: {names[0]}", f"best PARIS + ELSA: {names[1]}"), proofs, strict=True
-    ):
+    contenders = ("divvy", f"best equal: {names[0]}", f"best PARIS + ELSA: {names[1]}")
+    for name, proof in zip(contenders, proofs, strict=True):
+        rate, edges = mean_rate(proof), proof.interval
+        yield _row(case, name, "rate per seed", rate, "queries/s", interval=edges, n=seeds, note=_SETTING)
+        bound = study.bound_qps
+        shares = (edges[0] / bound, edges[1] / bound) if bound > 0 else None
+        share = rate / bound if bound > 0 else None
         yield _row(
-            case,
-            name,
-            "latency-bounded rate",
-            proof.rate_qps,
-            "queries/s",
-            interval=proof.interval,
-            n=seeds,
-            note=_SETTING,
+            case, name, "rate against the bound", share, "ratio", interval=shares, n=seeds, note=_BOUND
         )
-        share = proof.rate_qps / study.bound_qps if study.bound_qps > 0 else None
-        yield _row(case, name, "rate against the bound", share, "ratio", n=seeds, note="unbatched bound")
+        note = "holds on every seed of search and confirmation"
+        yield _row(case, name, "promised rate", proof.rate_qps, "queries/s", n=2 * seeds, note=note)
     yield from _paired_rows(case, proofs, seeds)
 
 
@@ -125,7 +128,7 @@ def _paired_rows(case: str, proofs: tuple[Proof, Proof, Proof], seeds: int) -> I
 
 def _mean_rows(cases: Sequence[tuple[str, int, Study, Proof, Proof, Proof]]) -> Iterator[Row]:
     """Yield the geometric means that have targets."""
-    above = [(own.rate_qps / paris.rate_qps) for _, _, _, own, _, paris in cases if paris.rate_qps > 0]
+    above = [mean_rate(own) / mean_rate(paris) for *_, own, _, paris in cases if paris.rate_qps > 0]
     zero = [f"{model} on {gpus}" for model, gpus, _, _, _, paris in cases if paris.rate_qps <= 0]
     mean = geometric_mean(above)
     yield _row(
@@ -140,7 +143,7 @@ def _mean_rows(cases: Sequence[tuple[str, int, Study, Proof, Proof, Proof]]) -> 
         note=f"cases where PARIS + ELSA serves nothing, left out: {', '.join(zero) or 'none'}",
     )
     for counts, target in (((4, 8), 0.70), ((1,), None)):
-        shares = [c[3].rate_qps / c[2].bound_qps for c in cases if c[1] in counts and c[2].bound_qps > 0]
+        shares = [mean_rate(c[3]) / c[2].bound_qps for c in cases if c[1] in counts and c[2].bound_qps > 0]
         mean = geometric_mean(shares)
         yield _row(
             f"all models, {' and '.join(map(str, counts))} GPUs",
@@ -151,7 +154,7 @@ def _mean_rows(cases: Sequence[tuple[str, int, Study, Proof, Proof, Proof]]) -> 
             n=len(shares),
             target=target,
             met=None if target is None else mean >= target,
-            note="unbatched",
+            note="unbatched; mean of the rates of the fresh seeds",
         )
 
 
@@ -159,7 +162,7 @@ def _direction_rows(cases: Sequence[tuple[str, int, Study, Proof, Proof, Proof]]
     """Yield, per model, whether unequal slices with slack-aware dispatch beat the best equal ones."""
     for model in dict.fromkeys(case[0] for case in cases):
         mine = [case for case in cases if case[0] == model]
-        won = [gpus for _, gpus, _, _, equal, paris in mine if paris.rate_qps > equal.rate_qps]
+        won = [gpus for _, gpus, _, _, equal, paris in mine if mean_rate(paris) > mean_rate(equal)]
         yield _row(
             model,
             "PARIS + ELSA",

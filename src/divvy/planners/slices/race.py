@@ -10,7 +10,7 @@ from divvy.planners.slices.base import Choice, Judge, Request
 from divvy.planners.slices.packing import Counts, shapes
 
 #: Factors by which tuning moves a number up and down.
-_TUNED: Final = ("near", "growth")
+_TUNED: Final = ("near", "growth", "rescue")
 _STEPS: Final = (1.5, 1 / 1.5, 1.2, 1 / 1.2)
 
 Fleet = tuple[Counts, ...]
@@ -92,7 +92,7 @@ class Race:
     def tune(self, entry: Entry, limit: int) -> None:
         """Move the numbers of the house's rule one at a time, by a factor, while that helps.
 
-        The numbers are the two of the rule and the price of each slice size; prices matter by their ratios.
+        The numbers are those of the rule and the price of each slice size; prices matter by their ratios.
         """
         stop = self.races + limit
         numbers = _numbers(entry.choice)
@@ -112,7 +112,7 @@ class Race:
 
 def _numbers(choice: Choice) -> dict[str, float]:
     """Return what can be tuned about a choice that uses the house's rule."""
-    numbers = {"near": 1.05, "growth": 4.0}
+    numbers = {"near": 1.05, "growth": 4.0, "rescue": 0.2}
     for part in filter(None, choice.dispatcher.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
         numbers[key] = float(value)

@@ -29,6 +29,8 @@ _PRICE_MARGIN: Final = 0.3
 _START: Final = 32
 _CLIMB: Final = 130
 _TUNE: Final = 80
+#: A found layout replaces a known one only if it is this much better: less may be luck of the seeds.
+_CLEAR: Final = 1.04
 
 
 def known_fleets(request: Request) -> Iterator[tuple[str, Fleet, tuple[str, ...]]]:
@@ -78,8 +80,7 @@ class Search:
         race.climb(lambda fleet: self._choices(request, fleet, dispatcher, quick=True), _CLIMB)
         if dispatcher.startswith("divvy"):
             self._refine(request, race, dispatcher)
-        finalists = race.best(3) + self._known(request, race)
-        return self._final(request, judge, finalists, race)
+        return self._final(request, judge, race.best(4), self._known(request, race), race)
 
     def _refine(self, request: Request, race: Race, dispatcher: str) -> None:
         """Tune the rule on the best layouts, then look around them again with the tuned rule."""
@@ -139,13 +140,23 @@ class Search:
         return list(best.values())
 
     @staticmethod
-    def _final(request: Request, judge: Judge, finalists: list[Entry], race: Race) -> SlicePlan:
+    def _final(
+        request: Request, judge: Judge, mine: list[Entry], known: list[Entry], race: Race
+    ) -> SlicePlan:
+        """Judge the best on more seeds; what was found must beat what is known clearly, or the known is taken."""
         seeds = tuple(request.seed + i for i in range(3))
-        judged = [
-            replace(entry, rate=judge.rate(entry.choice, seeds, 0.0, min(race.bound, entry.rate * 1.15)))
-            for entry in finalists
-        ]
-        best = max(judged, key=lambda entry: entry.rate, default=None)
+        mine, known = (
+            [
+                replace(entry, rate=judge.rate(entry.choice, seeds, 0.0, min(race.bound, entry.rate * 1.15)))
+                for entry in entries
+            ]
+            for entries in (mine, known)
+        )
+        judged = mine + known
+        best = max(mine, key=lambda entry: entry.rate, default=None)
+        safe = max(known, key=lambda entry: entry.rate, default=None)
+        if safe is not None and (best is None or best.rate < safe.rate * _CLEAR):
+            best = safe
         if best is None or best.rate <= 0:
             fleet = upper_bound(request).per_gpu or (shapes(request.sku)[0],) * request.gpus
             best = Entry(0.0, fleet, Choice(flatten(request.sku, total_of(fleet)), "divvy"), "nothing met it")
