@@ -143,7 +143,7 @@ class Search:
     def _final(
         request: Request, judge: Judge, mine: list[Entry], known: list[Entry], race: Race
     ) -> SlicePlan:
-        """Judge the best on more seeds; what was found must beat what is known clearly, or the known is taken."""
+        """Judge the best on more seeds; a found one must clearly beat the known ones, or one of these is taken."""
         seeds = tuple(request.seed + i for i in range(3))
         mine, known = (
             [
