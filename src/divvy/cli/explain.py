@@ -106,9 +106,12 @@ def _say_account(output: Output, account: dict[str, Any]) -> None:
         f": {percent(account['effective_share'], 1)} of the fleet, "
         f"balance {number(account['balance'], 3)}, {rank}",
     )
+    waiting = "nothing waits"
+    if account["waiting"]:
+        waiting = f"{many(account['waiting'], 'waiting job')} for {many(account['waiting_gpus'], 'device')}"
     output.screen.line(
         f"  holds {many(account['held'], 'device')}{floor} and {account['unallocated']} unallocated; "
-        f"{many(account['waiting'], 'waiting job')} for {many(account['waiting_gpus'], 'device')}"
+        f"{waiting}"
     )
 
 

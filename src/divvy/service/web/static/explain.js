@@ -5,6 +5,7 @@ import { h, toast } from "./dom.js";
 import { base, clock, duration, many, NONE, number, ordinal, percent } from "./format.js";
 import { account, balance, chip, copyable, elsewhere, example, refusal } from "./parts.js";
 
+const SAID_ABOVE = new Set(["running_seconds", "protected_seconds"]);
 const ENDED = ["finished", "failed", "cancelled", "preempted"];
 
 export async function load(id) {
@@ -53,7 +54,7 @@ function standing(view) {
     h(
       "p",
       { class: "dim" },
-      `${percent(view.effective_share, 1)} of the fleet; holds ${many(view.held, "device")}${view.floor === null ? "" : ` (floor ${number(view.floor)})`} and ${view.unallocated} unallocated; ${many(view.waiting, "job")} wait for ${many(view.waiting_gpus, "device")}`,
+      `${percent(view.effective_share, 1)} of the fleet; holds ${many(view.held, "device")}${view.floor === null ? "" : ` (floor ${number(view.floor)})`} and ${view.unallocated} unallocated; ${view.waiting ? `${many(view.waiting, "waiting job")} for ${many(view.waiting_gpus, "device")}` : "nothing waits"}`,
     ),
   ];
 }
@@ -95,7 +96,7 @@ function facts(job, explanation) {
     ["Note", job.note || NONE],
     ["Exit code", job.exit_code === null ? NONE : String(job.exit_code)],
     ["Command", job.argv ? job.argv.join(" ") : "not shown to you"],
-    ...Object.entries(explanation.numbers).map(figure),
+    ...Object.entries(explanation.numbers).filter(([key]) => !SAID_ABOVE.has(key)).map(figure),
   ];
   return [h("h3", {}, "Figures"), h("dl", {}, rows.filter(([, value]) => value !== NONE).map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]))];
 }

@@ -157,7 +157,7 @@ function holders({ accounts, totals }) {
           h(
             "span",
             { class: "dim" },
-            `${number(one.held)} held${one.unallocated ? ` + ${number(one.unallocated)} unallocated` : ""}${one.waiting ? `, ${number(one.waiting_gpus)} wanted` : ""}`,
+            `${number(one.held)} held${one.unallocated ? `, ${number(one.unallocated)} unallocated` : ""}${one.waiting ? `, ${number(one.waiting_gpus)} wanted` : ""}`,
           ),
         ),
       ),
