@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -32,6 +33,7 @@ def verb(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
     stream: Annotated[Stream, typer.Option(help="Which stream.")] = Stream.BOTH,
     offset: Annotated[int, typer.Option(min=0, help="Start at this byte of the stream.")] = 0,
+    attempt: Annotated[int, typer.Option(min=0, help="Which run of it; 0: the last one.")] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,  # noqa: ARG001 - accepted everywhere; a log has no headings to leave out
     no_truncate: NoTruncate = False,  # noqa: ARG001 - accepted everywhere; a log is never cut
@@ -44,61 +46,69 @@ def verb(
     offset at which the next one starts.
     """
     names = [Stream.STDOUT, Stream.STDERR] if stream is Stream.BOTH else [stream]
-    target = find_target(server)
-    if len(names) == 1 or not follow:
-        for name in names:
-            _copy(target, job, name, offset, follow=follow, write=_writer(job, name, offset, as_json=as_json))
+    reading = _Reading(find_target(server), job, offset, attempt, follow, as_json)
+    if len(names) == 2 and follow:
+        reading.copy_both()
         return
-    _follow_both(target, job, offset, as_json=as_json)
+    for name in names:
+        reading.copy(name)
 
 
-def _follow_both(target: Target, job: str, offset: int, *, as_json: bool) -> None:
-    """Copy both streams at once; a refusal of either is raised when both have ended."""
-    refusals: list[DivvyError] = []
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What was asked for, of which job."""
 
-    def run(name: Stream) -> None:
-        try:
-            _copy(target, job, name, offset, follow=True, write=_writer(job, name, offset, as_json=as_json))
-        except DivvyError as error:
-            refusals.append(error)
+    target: Target
+    job: str
+    offset: int
+    attempt: int
+    follow: bool
+    as_json: bool
 
-    second = threading.Thread(target=run, args=(Stream.STDERR,), daemon=True)
-    second.start()
-    run(Stream.STDOUT)
-    second.join()
-    if refusals:
-        raise refusals[0]
+    def copy(self, stream: Stream) -> None:
+        """Write a stream to where it belongs."""
+        write = self._write_documents(stream) if self.as_json else _write_bytes(stream)
+        query = {"offset": self.offset, "attempt": self.attempt or None, "follow": self.follow}
+        for piece in Client(self.target).stream("jobs", self.job, "logs", stream=stream.value, **query):
+            with _WRITING:
+                write(piece)
+
+    def copy_both(self) -> None:
+        """Write both streams at once; a refusal of either is raised when both have ended."""
+        refusals: list[DivvyError] = []
+
+        def run(stream: Stream) -> None:
+            try:
+                self.copy(stream)
+            except DivvyError as error:
+                refusals.append(error)
+
+        second = threading.Thread(target=run, args=(Stream.STDERR,), daemon=True)
+        second.start()
+        run(Stream.STDOUT)
+        second.join()
+        if refusals:
+            raise refusals[0]
+
+    def _write_documents(self, stream: Stream) -> Callable[[bytes], None]:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a piece may end inside a character
+        at = self.offset
+
+        def write(piece: bytes) -> None:
+            nonlocal at
+            at += len(piece)
+            text = decoder.decode(piece)
+            line = {"schema": "divvy.log/1", "job": self.job, "stream": stream.value}
+            print(json.dumps({**line, "text": text, "next_offset": at}), flush=True)
+
+        return write
 
 
-def _copy(
-    target: Target, job: str, stream: Stream, offset: int, *, follow: bool, write: Callable[[bytes], None]
-) -> None:
-    pieces = Client(target).stream("jobs", job, "logs", stream=stream.value, offset=offset, follow=follow)
-    for piece in pieces:
-        with _WRITING:
-            write(piece)
-
-
-def _writer(job: str, stream: Stream, offset: int, *, as_json: bool) -> Callable[[bytes], None]:
-    """Return what is done with each piece of a stream."""
+def _write_bytes(stream: Stream) -> Callable[[bytes], None]:
     out = sys.stderr if stream is Stream.STDERR else sys.stdout
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a piece may end inside a character
-    at = offset
 
-    def raw(piece: bytes) -> None:
+    def write(piece: bytes) -> None:
         out.buffer.write(piece)
         out.buffer.flush()
 
-    def document(piece: bytes) -> None:
-        nonlocal at
-        at += len(piece)
-        line = {
-            "schema": "divvy.log/1",
-            "job": job,
-            "stream": stream.value,
-            "text": decoder.decode(piece),
-            "next_offset": at,
-        }
-        print(json.dumps(line), flush=True)
-
-    return document if as_json else raw
+    return write

@@ -255,6 +255,19 @@ def test_a_job_is_cancelled_after_a_second_press(visit, fleet):
     expect(page.locator("#toast")).to_contain_text("j00013 will be cancelled")
 
 
+def test_the_end_of_the_output_is_shown_when_asked_for(visit, fleet):
+    one = visit()
+    page = one.go("queue?job=j00013")
+    drawer(page).get_by_role("button", name="Show the end of it").click()
+    expect(drawer(page).get_by_label("Standard output")).to_contain_text("step 2: loss 0.833 é€")
+    expect(drawer(page).get_by_label("Standard error")).to_contain_text("no GPU found")
+    version = page.evaluate("performance.getEntriesByName('divvy:paint').length")
+    fleet.touch()
+    while page.evaluate("performance.getEntriesByName('divvy:paint').length") == version:
+        page.wait_for_timeout(50)
+    expect(drawer(page).get_by_label("Standard output")).to_be_visible()
+
+
 def test_a_node_is_drained_and_brought_back(visit, fleet):
     page = visit().go("fleet")
     page.get_by_role("link", name="gpu-001").click()

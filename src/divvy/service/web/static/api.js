@@ -51,7 +51,7 @@ export async function call(method, path, body) {
       signal: AbortSignal.timeout(ANSWER_MS),
     });
   } catch {
-    throw new Problem(0, { title: "The control plane does not answer", code: "server-unreachable" });
+    throw unreachable();
   }
   const text = await answer.text();
   let document = {};
@@ -65,6 +65,19 @@ export async function call(method, path, body) {
 }
 
 export const get = (path) => call("GET", path);
+
+/** Return what the API answers as text. Throws `Problem` for a refusal. */
+export async function getText(path) {
+  const answer = await fetch(path, { headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) }).catch(() => {
+    throw unreachable();
+  });
+  if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => ({})));
+  return answer.text();
+}
+
+function unreachable() {
+  return new Problem(0, { title: "The control plane does not answer", code: "server-unreachable" });
+}
 
 /**
  * Call `onVersion` whenever a new state is published, and `onState` with "live" or "polling". The stream is

@@ -1,10 +1,11 @@
 // One job in the drawer: why it waits, runs or was preempted, who is ahead, and what would help.
 
-import { call, get, Problem } from "./api.js";
+import { call, get, getText, Problem } from "./api.js";
 import { h, toast } from "./dom.js";
 import { base, clock, duration, many, NONE, number, ordinal, percent } from "./format.js";
 import { account, balance, chip, copyable, elsewhere, example, refusal } from "./parts.js";
 
+const OUTPUT_BYTES = 4000;
 const SAID_ABOVE = new Set(["running_seconds", "protected_seconds"]);
 const ENDED = ["finished", "failed", "cancelled", "preempted"];
 
@@ -34,7 +35,7 @@ export function draw({ job, explanation }) {
     facts(job, explanation),
     past(explanation.history),
     job.state === "accepted" || !ENDED.includes(job.state) ? cancelForm(job) : null,
-    h("p", {}, copyable(`divvy logs -f ${job.id}`)),
+    output(job),
     elsewhere(`divvy explain ${job.id} --json`, `/v1/jobs/${encodeURIComponent(job.id)}/explain`),
   ];
 }
@@ -122,6 +123,20 @@ function past(history) {
   ];
 }
 
+/** Return the place for the end of what the job wrote; it is fetched when somebody asks for it. */
+function output(job) {
+  return [
+    h("h3", {}, "Output"),
+    h(
+      "div",
+      { class: "line", "data-key": "output" },
+      h("button", { type: "button", class: "plain-button", "data-act": "showOutput", "data-job": job.id }, "Show the end of it"),
+      copyable(`divvy logs -f ${job.id}`),
+    ),
+    h("div", { class: "output", "data-own": true, "data-key": "output-text" }),
+  ];
+}
+
 function cancelForm(job) {
   const runs = ["protected", "interruptible", "unallocated"].includes(base(job.state));
   return h(
@@ -132,6 +147,21 @@ function cancelForm(job) {
 }
 
 export const actions = {
+  async showOutput(button) {
+    const place = document.querySelector("#drawer .output");
+    const path = `/v1/jobs/${encodeURIComponent(button.dataset.job)}/logs?offset=-${OUTPUT_BYTES}&stream=`;
+    try {
+      const texts = await Promise.all(["stdout", "stderr"].map((stream) => getText(path + stream)));
+      place.replaceChildren(
+        ...texts.map((text, i) => h("pre", { tabindex: "0", "aria-label": i ? "Standard error" : "Standard output" }, text || (i ? "nothing on standard error" : "nothing on standard output"))),
+      );
+      button.textContent = "Show it again";
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(refusal(error));
+    }
+  },
+
   async cancel(form, { refresh }) {
     const button = form.querySelector("button");
     if (!button.dataset.sure) {
