@@ -92,7 +92,7 @@ def run_pack(
             for u in fleet.units
             if u.gpu == gpu
         )
-        screen.line(f"  gpu {gpu:<3} {draw(kind, layout):<50}  ", Span(work, "dim"))
+        screen.line(f"  gpu {gpu:<3} {draw(kind, layout):<66}  ", Span(work, "dim"))
     columns = [
         Column("model"),
         *(Column(t, right=True) for t in ("queries/s", "objective ms", "reached ms")),

@@ -161,7 +161,7 @@ def _show(output: Output, study: Study, plan: SlicePlan, proof: Proof, document:
     )
     for gpu, layout in enumerate(plan.layouts):
         starts = " ".join(f"{p.profile}@{p.start}" for p in layout)
-        screen.line(f"  gpu {gpu}  {draw(request.sku, layout):<50}  ", Span(starts, "dim"))
+        screen.line(f"  gpu {gpu}  {draw(request.sku, layout):<66}  ", Span(starts, "dim"))
     low, high = proof.interval
     columns = [Column("what"), Column("queries/s", right=True), Column("of bound", right=True), Column("")]
     rows = [

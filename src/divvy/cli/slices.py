@@ -72,7 +72,7 @@ def layouts(
         Span(kind.name, "bold"), f": {len(found)} maximal layouts, {document['multisets']} as multisets"
     )
     for layout in found:
-        output.screen.line(f"  {draw(kind, layout):<50}  ", Span(_sizes(kind, layout), "dim"))
+        output.screen.line(f"  {draw(kind, layout):<66}  ", Span(_sizes(kind, layout), "dim"))
 
 
 def _sizes(kind: Any, layout: Any) -> str:

@@ -11,7 +11,7 @@ from divvy.fleet.mig.layout import creation_order
 from divvy.fleet.mig.profile import Layout, Sku
 
 FORMS: Final = ("mig-parted", "nvidia-smi", "k8s")
-_CELL: Final = 6
+_CELL: Final = 8
 
 
 def emit(form: str, sku: Sku, layouts: Sequence[Layout]) -> str:
@@ -86,15 +86,21 @@ def kubernetes(sku: Sku, layouts: Sequence[Layout]) -> str:
     )
 
 
+def _label(profile: str) -> str:
+    """Return a profile without its memory: ``1g``, ``1g+me``."""
+    size, _, rest = profile.partition(".")
+    return size + rest.partition("gb")[2]
+
+
 def draw(sku: Sku, layout: Layout) -> str:
-    """Return one GPU as a line of memory slices, such as ``[4g.40gb.......][2g.20gb..][1g.10gb]``."""
+    """Return one GPU as a line of memory slices, such as ``[4g----------------------------][3g---``."""
     by_start = {placement.start: placement for placement in layout}
     parts, cell = [], 0
     while cell < sku.memory_slices:
         placement = by_start.get(cell)
         width = placement.size if placement is not None else 1
         room = width * _CELL - 2
-        text = placement.profile if placement is not None else ""
+        text = _label(placement.profile) if placement is not None else ""
         parts.append(f"[{text[:room]:-<{room}}]" if text else " " * (width * _CELL))
         cell += width
     return "".join(parts).rstrip()

@@ -143,7 +143,7 @@ class Search:
     def _final(
         request: Request, judge: Judge, mine: list[Entry], known: list[Entry], race: Race
     ) -> SlicePlan:
-        """Judge the best on more seeds; a found one must clearly beat the known ones, or one of these is taken."""
+        """Judge the best on more seeds; a found one must clearly beat the known ones to be taken."""
         seeds = tuple(request.seed + i for i in range(3))
         mine, known = (
             [
