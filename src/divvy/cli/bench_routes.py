@@ -8,6 +8,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +18,11 @@ from divvy.fleet.topology.graph import Topology
 from divvy.fleet.topology.matrix import read_matrix
 from divvy.fleet.topology.read import build
 from divvy.planners.transfers.candidates import Finder
-from divvy.planners.transfers.divvy import plan_and_split
+from divvy.planners.transfers.divvy import plan as plan_batch
 from divvy.planners.transfers.online import Online
-from divvy.planners.transfers.plan import RoutePlan
+from divvy.planners.transfers.plan import RoutePlan, Transfer
 from divvy.planners.transfers.registry import PEERS, PLANNERS
-from divvy.planners.transfers.roads import roads
+from divvy.planners.transfers.roads import Roads, roads
 from divvy.sim.flows.batches import random_batch
 from divvy.sim.flows.compare import Result, compare
 
@@ -298,36 +299,51 @@ def _speed(*, quick: bool) -> Iterator[Row]:
     topo = build([("nvl72", _NVL72)])
     ways = roads(topo)
     finder = Finder(ways)
-    online, batch_times = [], []
-    for seed in range(2 if quick else 5):
+    spans: dict[tuple[str, str], list[float]] = {}
+
+    def clocked(measure: str, work: Callable[[], object]) -> None:
+        wall, used = time.perf_counter(), time.process_time()
+        work()
+        spans.setdefault((measure, "wall clock"), []).append((time.perf_counter() - wall) * 1000)
+        spans.setdefault((measure, "processor"), []).append((time.process_time() - used) * 1000)
+
+    plan_batch(ways, finder, random_batch(topo, "random:n=64,seed=99"))  # the first run imports SciPy
+    for seed in range(3 if quick else 7):
         batch = random_batch(topo, f"random:n=64,seed={seed}")
-        planner = Online(ways, finder)
+        known = Online(ways, finder)
         for transfer in batch:
-            planner.options(transfer.source, transfer.target)
+            known.options(transfer.source, transfer.target)
+        order = sorted(range(len(batch)), key=lambda i: -batch[i].size_bytes)
         for _ in range(3):
-            fresh = Online(ways, finder)
-            fresh.adopt(planner)
-            began = time.perf_counter()
-            out = RoutePlan("divvy-online")
-            for index in sorted(range(len(batch)), key=lambda i: -batch[i].size_bytes):
-                fresh.place(index, batch[index], out)
-            online.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        plan_and_split(ways, finder, batch)
-        batch_times.append(time.perf_counter() - began)
-    case = "72 GPUs, 64 transfers"
-    for measure, times, limit in (("online plan", online, 5.0), ("batch program", batch_times[1:], 100.0)):
-        values = sorted(t * 1000 for t in times)
-        middle = statistics.median(values)
+            clocked("online plan", partial(_place_all, ways, finder, known, batch, order))
+        clocked("batch program", partial(plan_batch, ways, finder, batch))
+    note = "routes known; interval is least and most; the target is for the wall clock of an idle machine"
+    for (measure, clock), times in spans.items():
+        limit = 5.0 if measure == "online plan" else 100.0
+        middle, span, count = statistics.median(times), (min(times), max(times)), len(times)
+        where = f"{measure}, {clock}"
+        met = middle <= limit
         yield row(
-            case,
+            "72 GPUs, 64 transfers",
             "divvy",
-            measure,
+            where,
             middle,
             "ms",
             target=limit,
-            met=middle <= limit,
-            interval=(values[0], values[-1]),
-            n=len(values),
-            note="routes known; interval is least and most",
+            met=met,
+            interval=span,
+            n=count,
+            note=note,
         )
+
+
+def _place_all(
+    ways: Roads, finder: Finder, known: Online, batch: Sequence[Transfer], order: Sequence[int]
+) -> RoutePlan:
+    """Plan a batch one by one, as if each transfer had just come."""
+    fresh = Online(ways, finder)
+    fresh.adopt(known)
+    out = RoutePlan("divvy-online")
+    for index in order:
+        fresh.place(index, batch[index], out)
+    return out

@@ -303,3 +303,20 @@ def test_the_program_holds_for_several_windows():
     split = solve(ways, batch, [0.0, 0.001])
     assert split.bound_s <= split.makespan_s <= split.bound_s * 1.002
     assert split.gigabytes.sum() == pytest.approx(2.0)
+
+
+def test_two_links_between_the_same_ends_carry_twice():
+    ways = ways_of(NVLINK)
+    links = ways.topo.links
+    more = next(link for link in links if link.kind == "nvlink" and link.a == "GPU0")
+    twin = next(link for link in links if link.kind == "nvlink" and link.a == "GPU1")
+    wider = roads(ways.topo.with_links((*links, more, twin)))
+    batch = [Transfer("a", "GPU0", "GPU1", 8 * 10**9)]
+    assert makespan(wider, batch) < 0.6 * makespan(ways, batch)
+
+
+def test_a_plan_without_its_certificate_is_the_same_plan():
+    ways = ways_of(NVLINK)
+    batch = [Transfer(f"t{i}", f"GPU{i % 4}", f"GPU{(i + 1) % 4}", 10**9) for i in range(6)]
+    quick = simulate(ways, PLANNERS["divvy"](ways, Finder(ways), batch, 0).flows).makespan_s
+    assert quick == pytest.approx(makespan(ways, batch), rel=0.02)

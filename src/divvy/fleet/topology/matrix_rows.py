@@ -297,10 +297,14 @@ def _by_words(body: str, line: str, row: Row, header: _Header, *, cut: bool) -> 
     if header.common > wanted:
         row.why = f"most rows have {header.common} cells, the header names {wanted} columns"
         cells = _around_diagonal(row.device, matrix, header)
-    elif len(matrix) == wanted:
+    elif len(matrix) == wanted and not (cut and header.titles and not tail and row.device.startswith("GPU")):
         cells = dict(zip(header.columns, matrix, strict=True))
     else:
-        row.why = f"{len(matrix)} cells for {wanted} columns"
+        row.why = (
+            "the text ends in this row"
+            if len(matrix) == wanted
+            else f"{len(matrix)} cells for {wanted} columns"
+        )
         placed = None if fused else _by_place(line, row.device, header, len(matrix) + len(tail), cut=cut)
         cells = placed if placed is not None else _around_diagonal(row.device, matrix, header)
     cells.update(_tail(line, tail, header))

@@ -66,8 +66,11 @@ def distance(ways: Roads, device: str, nic: str) -> int:
     return RANK.get(label, 9) if label else 9
 
 
-def nics_of(ways: Roads, vertex: str, *, tcp: bool = False) -> list[str]:
+def nics_of(ways: Roads, vertex: str, *, tcp: bool = False) -> tuple[str, ...]:
     """Return the NICs of a vertex's machine from near to far, in a fixed order."""
+    known = ways.near.get((vertex, tcp))
+    if known is not None:
+        return known
     place = ways.topo.vertices[vertex]
     mine = [
         v
@@ -75,11 +78,14 @@ def nics_of(ways: Roads, vertex: str, *, tcp: bool = False) -> list[str]:
         if v.machine == place.machine and (dict(v.facts).get("transport") == "tcp") == tcp
     ]
 
-    def key(nic: Vertex) -> tuple[int, int, int]:
+    def key(item: tuple[int, Vertex]) -> tuple[int, bool, int]:
+        position, nic = item
         same = nic.numa is not None and nic.numa == place.numa
-        return (distance(ways, vertex, nic.id), not same, mine.index(nic))
+        return (distance(ways, vertex, nic.id), not same, position)
 
-    return [nic.id for nic in sorted(mine, key=key)]
+    found = tuple(nic.id for _, nic in sorted(enumerate(mine), key=key))
+    ways.near[vertex, tcp] = found
+    return found
 
 
 def affine(ways: Roads, vertex: str) -> list[str]:

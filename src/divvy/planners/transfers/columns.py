@@ -32,7 +32,8 @@ _LARGE: Final = 20_000
 _TINY: Final = 1e-7
 _BASE: Final = 1e-13
 _SMOOTH: Final = 0.7
-_WARM: Final = (8, 160)
+_WARM: Final = (4, 160)
+_NO_GAIN: Final = 0.995
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +66,43 @@ class Split:
     duals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
+class Network:
+    """The roads as arrays for Dijkstra, in the order of compressed rows; made once for each topology."""
+
+    def __init__(self, ways: Roads) -> None:
+        self.by_ends = {(arc.tail, arc.head): index for index, arc in enumerate(ways.arcs)}
+        keys = sorted(self.by_ends)
+        order = [self.by_ends[key] for key in keys]
+        self.count = len(ways.names)
+        self.heads = np.array([key[1] for key in keys], dtype=np.int32)
+        tails = np.array([key[0] for key in keys])
+        rows = np.cumsum(np.bincount(tails, minlength=self.count))
+        self.pointer = np.concatenate([[0], rows]).astype(np.int32)
+        pairs = [(row, r) for row, i in enumerate(order) for r in ways.arcs[i].resources]
+        self.arc_row = np.array([p[0] for p in pairs], dtype=np.int64)
+        self.arc_resource = np.array([p[1] for p in pairs], dtype=np.int64)
+        # Among ways of equal price the one with less latency: keeps plans simple and prices positive.
+        self.base = np.array([_BASE * (1.0 + ways.arcs[i].latency_us) for i in order])
+
+
+def network_of(ways: Roads) -> Network:
+    """Return the arrays of some roads."""
+    known = ways.arrays.get("network")
+    if not isinstance(known, Network):
+        known = Network(ways)
+        ways.arrays["network"] = known
+    return known
+
+
 class Pricing:
     """Finds the cheapest path of each transfer at given prices of resources, over the whole graph."""
 
     def __init__(self, ways: Roads, transfers: Sequence[Transfer]) -> None:
-        self.ways = ways
-        self.transfers = transfers
+        self.network = network_of(ways)
         self.starts = sorted({ways.sources[t.source] for t in transfers})
-        self.row = {state: i for i, state in enumerate(self.starts)}
-        self.goal = [ways.sinks[t.target] for t in transfers]
-        count = len(ways.names)
-        best: dict[tuple[int, int], int] = {}
-        for index, arc in enumerate(ways.arcs):
-            best.setdefault((arc.tail, arc.head), index)
-        keys = sorted(best)
-        self.index = np.array([best[key] for key in keys], dtype=np.int64)
-        self.by_ends = {key: best[key] for key in keys}
-        tails = np.array([key[0] for key in keys])
-        self.heads = np.array([key[1] for key in keys])
-        self.pointer = np.concatenate([[0], np.cumsum(np.bincount(tails, minlength=count))])
-        self.count = count
-        pairs = [(row, r) for row, i in enumerate(self.index) for r in ways.arcs[i].resources]
-        self.arc_row = np.array([p[0] for p in pairs], dtype=np.int64)
-        self.arc_resource = np.array([p[1] for p in pairs], dtype=np.int64)
-        # Among ways of equal price the one with less latency: keeps plans simple and prices positive.
-        self.base = np.array([_BASE * (1.0 + ways.arcs[i].latency_us) for i in self.index])
+        row = {state: i for i, state in enumerate(self.starts)}
+        self.rows = [row[ways.sources[t.source]] for t in transfers]
+        self.goals = [ways.sinks[t.target] for t in transfers]
 
     def cheapest(
         self, prices: NDArray[np.float64]
@@ -98,31 +111,35 @@ class Pricing:
         from scipy.sparse import csr_matrix  # noqa: PLC0415 - scipy takes 0.2 s; parsers do without it
         from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415 - same
 
-        length = self.base + np.bincount(
-            self.arc_row, weights=prices[self.arc_resource], minlength=len(self.base)
-        )
+        net = self.network
+        priced = np.bincount(net.arc_row, weights=prices[net.arc_resource], minlength=len(net.base))
         sparse: Any = csr_matrix
-        graph = sparse((length, self.heads, self.pointer), shape=(self.count, self.count))
+        graph = sparse((net.base + priced, net.heads, net.pointer), shape=(net.count, net.count))
         far, before = dijkstra(graph, indices=self.starts, return_predecessors=True)
-        costs = np.full(len(self.transfers), np.inf)
-        ways: list[tuple[int, ...] | None] = []
-        for i, transfer in enumerate(self.transfers):
-            row = self.row[self.ways.sources[transfer.source]]
-            costs[i] = far[row, self.goal[i]]
-            ways.append(self._trace(before[row], self.goal[i]) if np.isfinite(costs[i]) else None)
+        costs = far[self.rows, self.goals]
+        trees = before.tolist()
+        ways = [
+            self._trace(trees[row], goal) if np.isfinite(cost) else None
+            for row, goal, cost in zip(self.rows, self.goals, costs, strict=True)
+        ]
         return costs, ways
 
-    def _trace(self, before: NDArray[Any], state: int) -> tuple[int, ...]:
+    def _trace(self, before: list[int], state: int) -> tuple[int, ...]:
         out: list[int] = []
         while before[state] >= 0:
-            tail = int(before[state])
-            out.append(self.by_ends[tail, state])
+            tail = before[state]
+            out.append(self.network.by_ends[tail, state])
             state = tail
         return tuple(reversed(out))
 
 
 def solve(
-    ways: Roads, transfers: Sequence[Transfer], windows: Sequence[float], seeds: Sequence[Column] = ()
+    ways: Roads,
+    transfers: Sequence[Transfer],
+    windows: Sequence[float],
+    seeds: Sequence[Column] = (),
+    *,
+    certify: bool = True,
 ) -> Split:
     """Return the best split of transfers that all have a way.
 
@@ -131,21 +148,25 @@ def solve(
         transfers: What to move.
         windows: Begins of the windows, ascending; every release is one of them.
         seeds: Paths to start with.
+        certify: Go on until the bound proves the split; else stop as soon as twice the paths gain nothing.
     """
     master = _Master(ways, transfers, list(windows))
     pricing = Pricing(ways, transfers)
     for column in seeds:
         master.add(column)
     warm = _Warm(master, pricing)
-    turns = _WARM[0]
+    turns, before = _WARM[0], float("inf")
     while True:
         warm.run(turns)
         master.solve()
+        if not certify and master.makespan >= before * _NO_GAIN:
+            break
         better = _price(master, pricing, master.prices)
         if not better or master.gap <= master.allowed or warm.turns >= _WARM[1]:
             break
-        turns = warm.turns
-    _refine(master, pricing, warm.best)
+        turns, before = warm.turns, master.makespan
+    if certify:
+        _refine(master, pricing, warm.best)
     solved = master.columns[: len(master.amounts)]  # paths found after the last program are not in it
     return Split(master.makespan, master.best_bound, solved, master.amounts, list(windows), master.rounds)
 

@@ -55,6 +55,9 @@ class Roads:
         labels: What each resource is, for people.
         sources: State where the bytes of a vertex begin.
         sinks: State where bytes for a vertex end.
+        leaving: Arcs that leave each state.
+        arrays: The roads in other forms, made when they are first needed.
+        near: NICs from near to far by vertex, filled when they are first asked for.
     """
 
     topo: Topology
@@ -65,6 +68,8 @@ class Roads:
     sources: dict[str, int] = field(default_factory=dict)
     sinks: dict[str, int] = field(default_factory=dict)
     leaving: list[list[int]] = field(default_factory=list)
+    arrays: dict[str, object] = field(default_factory=dict)
+    near: dict[tuple[str, bool], tuple[str, ...]] = field(default_factory=dict)
 
     def end(self, text: str, *, source: bool) -> str:
         """Return the vertex that a name means, if bytes can begin or end there.
@@ -105,6 +110,7 @@ class _Builder:
         self.capacity: list[float] = []
         self.peer_of: dict[str, int] = {}
         self.cross: dict[str, int] = {}
+        self.joined: set[tuple[int, int]] = set()
 
     def build(self) -> Roads:
         """Return the finished roads."""
@@ -135,6 +141,11 @@ class _Builder:
         self, tail: int, head: int, resources: tuple[int, ...], link: int = -1, *, forward: bool = True
     ) -> None:
         latency = self.topo.links[link].latency_us if link >= 0 else 0.0
+        if (tail, head) in self.joined:  # a second link between the same states goes by a state of its own
+            beside = self._at(self.out.names[head][0], f"beside {len(self.out.arcs)}")
+            self.out.arcs.append(Arc(tail, beside, link, forward, resources, latency))
+            tail, link, resources, latency = beside, -1, (), 0.0
+        self.joined.add((tail, head))
         self.out.arcs.append(Arc(tail, head, link, forward, resources, latency))
 
     def _peer(self, vertex: str) -> int:
