@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import sys
 import time
 import webbrowser
@@ -33,6 +32,7 @@ from divvy.service.home import (
     url_of,
     write_address,
 )
+from divvy.service.peer import user_name
 from divvy.service.supervisor import Child, Supervisor, python
 from divvy.units import parse_duration
 
@@ -147,7 +147,7 @@ def _found(settings: LiveSettings, wanted: tuple[Budget, str], screen: Screen) -
     budget, source = wanted
     with closing(_Store(settings.database)) as store:
         if archive.is_new(store.database):
-            author = pwd.getpwuid(os.geteuid()).pw_name
+            author = user_name(os.geteuid())
             archive.found(store.database, budget, time.time_ns() // 1_000_000, author, f"divvy up: {source}")
             return
         held = Reader(store.database).budget()

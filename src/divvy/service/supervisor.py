@@ -21,13 +21,14 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Final
 
-from divvy.errors import DivvyError, problem_to_error
+from divvy.errors import DivvyError, UnavailableError, problem_to_error
 from divvy.service.child import Orders
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _PROVEN_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 10.0
+_HOPELESS: Final = 4
 
 #: A child that is refused for one of these will be refused again.
 _FATAL: Final = frozenset({"already-running", "loop-superseded", "store-newer", "policy-unknown"})
@@ -110,6 +111,8 @@ class Supervisor:
             self._stop_all()
             signal.set_wakeup_fd(-1)
             self._selector.close()
+            self._ear.close()
+            self._mouth.close()
 
     # -- life and death -------------------------------------------------------------------------------
 
@@ -180,6 +183,13 @@ class Supervisor:
             if child.problem is not None and (not child.proven or child.problem.code in _FATAL):
                 raise child.problem
             child.failures = 0 if now - child.since > _PROVEN_SECONDS else child.failures + 1
+            if not child.proven and child.failures >= _HOPELESS:
+                raise UnavailableError.one(
+                    "child-failed",
+                    f"the {child.name} process does not start ({_ending(process.returncode)})",
+                    path=str(self._logs / f"{child.name}.err"),
+                    fix="its last words are in that file",
+                )
             pause = min(_FIRST_PAUSE_SECONDS * 2 ** (child.failures - 1), _LONGEST_PAUSE_SECONDS)
             child.restart_at = now + (pause if child.failures else 0.0)
             why = str(child.problem) if child.problem else _ending(process.returncode)

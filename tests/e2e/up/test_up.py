@@ -196,3 +196,17 @@ def test_the_sample_organisation_is_alive_and_its_jobs_are_labelled(make_plane):
     plane.until(lambda: plane.client.get("status")["totals"]["running"] >= 2)
     assert {a["path"] for a in plane.client.get("budget")["accounts"]} >= {"research.vision", "product"}
     assert "#token=divvy_" in plane.output()
+
+
+def test_it_runs_on_postgresql_and_survives_kill_there(make_plane, postgresql):
+    plane = make_plane("--database", postgresql.new()).start()
+    long = plane.submit("/bin/sleep", "300")
+    plane.until(lambda: plane.started(long))
+    old = plane.child("loop")
+    old.kill()
+    job = plane.submit("/bin/sh", "-c", "exit 4")
+    assert plane.until(lambda: plane.over(job), 60)["exit_code"] == 4
+    assert plane.job(long)["attempt"] == 1
+    assert not (plane.home / "divvy.db").exists()
+    plane.client.delete("jobs", long)
+    plane.until(lambda: plane.over(long))

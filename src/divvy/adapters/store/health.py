@@ -6,6 +6,7 @@ caught a write half done.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import zlib
@@ -68,7 +69,8 @@ class HealthFile:
                 break
             problem = problem[: len(problem) // 2]
         line = f"{zlib.crc32(text):08x}".encode() + b" " + text
-        os.pwrite(self._descriptor, line.ljust(_SIZE, b"\n"), 0)
+        with contextlib.suppress(OSError):  # a file system that copies on write may want space even here
+            os.pwrite(self._descriptor, line.ljust(_SIZE, b"\n"), 0)
 
     def close(self) -> None:
         """Close the file; it stays."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.rows import dump
@@ -101,7 +102,7 @@ class StorePublisher:
                 return
             try:
                 self._write(*item)
-            except UnavailableError as error:
+            except (UnavailableError, SQLAlchemyError) as error:  # the next view may fare better
                 _log.warning("cannot publish", error=str(error))
 
     def _write(self, version: int, at: int, document: dict[str, Any]) -> None:
