@@ -79,12 +79,22 @@ class ChargeHistory:
         late = early + taper
         if late < times[0]:
             return float(now)
-        low = self._low = self._seek(self._low, early)
+        charges, rates, areas = self._charge, self._rates, self._area
+        low = self._low
+        if low < 0 or times[low] > early or (low < last and times[low + 1] <= early):
+            low = self._low = self._seek(low, early)
         if not taper:
             return float(now - (self._at(low, early)[0] if low >= 0 else 0))
-        high = self._high = self._seek(max(self._high, low), late)
-        area_early = self._at(low, early)[1] if low >= 0 else 0
-        return now - (self._at(high, late)[1] - area_early) / (2 * taper)
+        high = self._high
+        if high < 0 or times[high] > late or (high < last and times[high + 1] <= late):
+            high = self._high = self._seek(max(high, low), late)
+        # Written out: this is the innermost line of every pass (once per account).
+        span = late - times[high]
+        area = areas[high] + (2 * charges[high] + rates[high] * span) * span
+        if low >= 0:
+            span = early - times[low]
+            area -= areas[low] + (2 * charges[low] + rates[low] * span) * span
+        return now - area / (2 * taper)
 
     def windowed_part(self, at: int, lookback: int, taper: int, since: int, until: int) -> float:
         """Return what the part [since, until] of the past contributes to `windowed`."""

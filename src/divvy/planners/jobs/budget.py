@@ -114,9 +114,8 @@ class _Pass:
     # -- 2. allocated jobs --------------------------------------------------------------------------------
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
-        if not self.context.explain and not self._supply() and not any(map(self._may_swap, waiting)):
-            # Nothing can be given or swapped, and nobody asked to be told why.
-            return
+        if not self.context.explain and not any(map(self._may_start, waiting)):
+            return  # the common case of a full fleet: nothing to give, and nobody asked to be told why
         contest = Contest(self.tree, [account.row for account in waiting], self._key)
         leaf = contest.first()
         self._first = ROOT if leaf is None else leaf
@@ -128,13 +127,15 @@ class _Pass:
                 contest.close(leaf)
             leaf = contest.first()
 
-    def _supply(self) -> bool:
-        """Return whether anything at all can be given to somebody else than its holder."""
-        return self.index.loose.total > 0 or bool(self.reclaim.donors())
-
-    def _may_swap(self, account: Account) -> bool:
-        heads = self.index.heads(self.snapshot, account, self.now)
-        return self.reclaim.may_swap(account, heads[0])
+    def _may_start(self, account: Account) -> bool:
+        """Return quickly whether anything could start for an account: an upper bound of what `_serve` finds."""
+        return (
+            self.index.loose.total > 0
+            or self.slots.of(account) is not None
+            or self.reclaim.may_take(account)
+            or self.reclaim.may_swap(account, account.queue.best_rank())
+            or self.slots.may_propose(account)
+        )
 
     def _key(self, row: int) -> tuple[bool, float, int]:
         """Return the place of a row among its siblings: below the floor first, then by balance."""
@@ -145,6 +146,8 @@ class _Pass:
         row = self.slots.of(account)
         if row is not None and self._try_slot(account, row):
             return True
+        if not self.context.explain and not self._may_start(account):
+            return False
         return any(self._try(account, head) for head in self.index.heads(self.snapshot, account, self.now))
 
     def _try(self, account: Account, head: Head) -> bool:

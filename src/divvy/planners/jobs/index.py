@@ -146,6 +146,8 @@ class JobIndex:
         """Nodes that drain or have promised more than they have."""
         self._node_weight: list[int] = []
         self._unit: dict[str, int] = {}
+        self._lightest = self._heaviest = 1
+        self._parting: dict[tuple[int, int], tuple[int, int]] = {}
         self._gpus_by_model: dict[str, int] = {}
         self._taken: list[int] = []
         self._spare: list[int] = []
@@ -178,6 +180,8 @@ class JobIndex:
 
     def _count_models(self, snapshot: Snapshot) -> None:
         self._unit, self._gpus_by_model = {}, {}
+        weights = [node.weight for node in snapshot.nodes.node if node.state is NodeState.UP]
+        self._lightest, self._heaviest = min(weights, default=1), max(weights, default=1)
         for node in snapshot.nodes.node:
             if node.state is NodeState.UP:
                 self._unit[node.model] = min(node.weight, self._unit.get(node.model, node.weight))
@@ -302,7 +306,15 @@ class JobIndex:
 
     def weight(self, head: Head) -> int:
         """Return the weight a job would hold: that of its model, or of the lightest there is."""
-        return head.gpus * (self._unit.get(head.model) or min(self._unit.values(), default=1))
+        return head.gpus * (self._unit.get(head.model) or self._lightest)
+
+    def parting(self, one: int, other: int) -> tuple[int, int]:
+        """Return the tree rows just below where the paths of two leaves part."""
+        rows = self._parting.get((one, other))
+        if rows is None:
+            assert self._tree is not None  # noqa: S101  # set by the first rebuild
+            rows = self._parting[one, other] = self._tree.parting(one, other)
+        return rows
 
     def head_of(self, snapshot: Snapshot, row: int) -> Head:
         """Return a queued job as a head, wherever it stands in its account's order."""
@@ -312,7 +324,7 @@ class JobIndex:
 
     def loose_weight(self) -> float:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""
-        return self.loose.total * max(self._unit.values(), default=1)
+        return self.loose.total * self._heaviest
 
     def runs_of(self, account: Account) -> list[Run]:
         """Return the allocated runs of an account."""

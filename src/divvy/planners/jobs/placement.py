@@ -25,7 +25,7 @@ class FreeMap:
       domain where one has room, the domain with the least room to spare.
     """
 
-    __slots__ = ("_domains", "_models", "_present", "_sets", "_sizes", "_up", "free", "total")
+    __slots__ = ("_domains", "_largest", "_models", "_present", "_sets", "_sizes", "_up", "free", "total")
 
     def __init__(self, nodes: Sequence[Node] = (), free: Sequence[int] = ()) -> None:
         self.free: list[int] = []
@@ -36,12 +36,14 @@ class FreeMap:
         self._sizes: dict[int, int] = {}
         self._domains: dict[str, int] = {}
         self._up = 0
+        self._largest: dict[str, int] = {}
         for row, node in enumerate(nodes):
             self.set_node(row, node, free[row])
 
     def set_node(self, row: int, node: Node, free: int) -> None:
         """Put a node into the map, or change its size, model, domain or health."""
         bit = 1 << row
+        self._largest.clear()
         for kind in (self._models, self._sizes, self._domains):
             for key in kind:
                 kind[key] &= ~bit  # type: ignore[index]
@@ -86,8 +88,12 @@ class FreeMap:
 
     def node_size(self, model: str) -> int:
         """Return the devices of the largest node in service with a model, 0 where there is none."""
-        allowed = self.nodes_of(model)
-        return max((size for size, nodes in self._sizes.items() if nodes & allowed), default=0)
+        known = self._largest.get(model)
+        if known is None:
+            allowed = self.nodes_of(model)
+            known = max((size for size, nodes in self._sizes.items() if nodes & allowed), default=0)
+            self._largest[model] = known
+        return known
 
     def find(self, gpus: int, per_node: int = 0, model: str = "", avoid: int = 0) -> Placement | None:
         """Return where a gang fits now, or None; ``avoid`` is a bit set of nodes to leave alone."""

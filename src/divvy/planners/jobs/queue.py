@@ -43,7 +43,7 @@ class Head(NamedTuple):
 class AccountQueue:
     """The queue of one account; allocated and unallocated jobs have one each."""
 
-    __slots__ = ("_heads", "_members", "_shapes", "count", "gpus")
+    __slots__ = ("_best", "_heads", "_members", "_shapes", "count", "gpus")
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,6 +51,7 @@ class AccountQueue:
         self._members: dict[int, _Shape] = {}
         self._shapes: dict[_Shape, dict[str, list[tuple[int, int]]]] = {}
         self._heads: list[Head] | None = []
+        self._best: Rank | None = None
 
     def __contains__(self, row: int) -> bool:
         """Return whether a job is in the queue."""
@@ -66,7 +67,10 @@ class AccountQueue:
         self._members[row] = shape
         self.count += 1
         self.gpus += spec.gpus
-        authors = self._shapes.setdefault(shape, {})
+        authors = self._shapes.get(shape)
+        if authors is None:
+            authors = self._shapes[shape] = {}
+            self._best = None
         heap = authors.setdefault(spec.author, [])
         if not heap or (submitted, row) < heap[0]:
             self._heads = None
@@ -88,6 +92,13 @@ class AccountQueue:
                 del authors[spec.author]
                 if not authors:
                     del self._shapes[shape]
+                    self._best = None
+
+    def best_rank(self) -> Rank | None:
+        """Return the rank of the job that goes first, None if there is none."""
+        if self._best is None and self._shapes:
+            self._best = min(self._shapes)[:2]
+        return self._best
 
     def authors_changed(self) -> None:
         """Forget the order: the usage of an author changed."""

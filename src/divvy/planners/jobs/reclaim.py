@@ -18,7 +18,7 @@ from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs.balance import Balances
 from divvy.planners.jobs.index import Account, JobIndex, Run
-from divvy.planners.jobs.queue import Head
+from divvy.planners.jobs.queue import Head, Rank
 from divvy.planners.jobs.victims import UNBOUNDED, Candidate, Request, VictimSearch
 from divvy.units import HOUR
 
@@ -95,11 +95,15 @@ class Reclaim:
         self._balances = balances
         self._floors = floors
         self._donors: list[Account] | None = None
+        self._most: float | None = None
+        self._above: dict[int, float] | None = None
         self._claims: dict[int, _Claim] = {}
 
     def holdings_changed(self) -> None:
         """Forget what was found out so far: runs came or went."""
         self._donors = None
+        self._most = None
+        self._above = None
         self._claims.clear()
 
     def donors(self) -> list[Account]:
@@ -170,6 +174,17 @@ class Reclaim:
             return True
         return self._balances.of(row) < 1.0 - self._policy.margin
 
+    def above_floors(self, account: Account) -> float:
+        """Return the weight that the other accounts that have had enough hold above their floors."""
+        if self._above is None:
+            held, floors = self._index.held, self._floors
+            self._above = {
+                row: held[row] - floors[row]
+                for row in self._index.accounts
+                if held[row] > floors[row] and self._has_enough(row)
+            }
+        return sum(self._above.values()) - self._above.get(account.row, 0.0)
+
     def guards(
         self, account: Account, run: Run, spare: dict[int, float], *, anyway: bool = False
     ) -> tuple[int, ...] | None:
@@ -183,7 +198,7 @@ class Reclaim:
         """
         if run.account == account.row:
             return () if anyway else None
-        _, theirs = self._tree.parting(account.row, run.account)
+        _, theirs = self._index.parting(account.row, run.account)
         rows = (run.account,) if theirs == run.account else (run.account, theirs)
         if not anyway and not all(self._has_enough(row) for row in rows):
             return None
@@ -197,7 +212,7 @@ class Reclaim:
         If the account is over-served the newcomer inherits the lack of protection, so that swaps cannot
         be chained into a fortress.
         """
-        if not self.may_swap(account, head):
+        if not self.may_swap(account, head.rank):
             return None
         candidates = [Candidate(run, 0, ()) for run in account.interruptible.values() if run.rank > head.rank]
         found = VictimSearch(self._index, candidates, {}).find(self._request(head, avoid))
@@ -211,10 +226,15 @@ class Reclaim:
         ]
         return Taken(placement, victims, Reason.STARTED_BY_SWAP, protected=balance < 1.0)
 
+    def may_take(self, account: Account) -> bool:
+        """Return whether an account could take anything from anybody, whatever its job."""
+        return bool(self.donors()) and bool(self._claim(account).sides)
+
     @staticmethod
-    def may_swap(account: Account, head: Head) -> bool:
-        """Return whether the account holds anything interruptible that ranks behind a job."""
-        return any(rank > head.rank for rank in account.interruptible_ranks)
+    def may_swap(account: Account, rank: Rank | None) -> bool:
+        """Return whether an account holds anything interruptible that ranks behind a job."""
+        ranks = account.interruptible_ranks
+        return bool(ranks) and rank is not None and max(ranks) > rank
 
     def why_not(self, account: Account, head: Head, first: int) -> Wait:
         """Return why a job that was tried could not be started; ``first`` is the account ahead of all."""
@@ -248,14 +268,26 @@ class Reclaim:
         """Return from whom an account may take at all, the entry charge of a job left out."""
         claim = self._claims.get(account.row)
         if claim is None:
-            sides = [side for donor in self.donors() if (side := self._side(account, donor)) is not None]
+            sides: list[_Side] = []
+            if self._may_have_sides(account):
+                sides = [side for donor in self.donors() if (side := self._side(account, donor)) is not None]
             claim = self._claims[account.row] = _Claim(sides)
         return claim
+
+    def _may_have_sides(self, account: Account) -> bool:
+        """Return quickly whether anybody could be over-served enough; an upper bound, rarely reached."""
+        held, floors, of = self._index.held, self._floors, self._balances.of
+        if held[account.row] < floors[account.row]:
+            return True
+        lineage = self._tree.lineage
+        if self._most is None:
+            self._most = max((of(row) for donor in self.donors() for row in lineage[donor.row]), default=0.0)
+        return self._most > min(of(row) for row in lineage[account.row]) + self._policy.margin
 
     def _side(self, account: Account, donor: Account) -> _Side | None:
         if donor is account:
             return None
-        mine, theirs = self._tree.parting(account.row, donor.row)
+        mine, theirs = self._index.parting(account.row, donor.row)
         held, floors = self._index.held, self._floors
         room = held[donor.row] - floors[donor.row]
         guards: tuple[int, ...] = (donor.row,)

@@ -96,7 +96,9 @@ class Slots:
 
     def propose(self, account: Account, head: Head) -> None:
         """Give a gang a slot if its account has a claim, no slot yet, and there is a date."""
-        if account.row in self._of_account or not self._is_gang(head) or not self._reclaim.has_claim(account):
+        if not self._is_gang(head) or not self.may_propose(account):
+            return
+        if self._index.weight(head) > self._index.loose_weight() + self._reclaim.above_floors(account):
             return
         found = self._find(account, head)
         if found is not None:
@@ -105,6 +107,10 @@ class Slots:
             self._of_account[account.row] = head.row
             self._bits[head.row] = _bits(placement)
             self.changes.append(Hold(head.row, placement, due))
+
+    def may_propose(self, account: Account) -> bool:
+        """Return whether an account may be given a slot."""
+        return account.row not in self._of_account and self._reclaim.has_claim(account)
 
     def _is_gang(self, head: Head) -> bool:
         """Return whether a job is so large that small ones could keep it out for ever."""
