@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from divvy.fleet.snapshot import Snapshot
-from divvy.units import DAY
+from divvy.units import DAY, MINUTE
 
 #: Balance of an account without entitlement that has used something: behind everybody.
 UNFUNDED: Final = float("inf")
+#: How long balances stand still.
+TICK: Final = MINUTE
 
 
 class Balances:
@@ -19,6 +22,11 @@ class Balances:
     a halved one behaves sanely on day one. The balance of a row is usage over entitlement: 1 is exactly
     served, less is owed.
 
+    Usage is read at the last full tick, and every run that began since counts with its whole minimum
+    runtime (its entry charge). So the first account cannot take everything between two ticks, and the
+    numbers stand still for a moment: what could not start a second ago cannot start now unless something
+    else changed.
+
     Attributes:
         usage: Charge per tree row, GPU-ms x weight.
         entitlement: The same unit.
@@ -26,7 +34,14 @@ class Balances:
 
     __slots__ = ("entitlement", "usage")
 
-    def __init__(self, snapshot: Snapshot, now: int, capacity: int, shares: list[float]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        now: int,
+        capacity: int,
+        shares: list[float],
+        entered: Iterable[tuple[int, int]] = (),
+    ) -> None:
         policy, tree = snapshot.policy, snapshot.tree
         lookback, taper = policy.lookback, policy.taper
         usage = [0.0] * len(tree)
@@ -36,6 +51,9 @@ class Balances:
             if used:
                 for row in lineage[leaf]:
                     usage[row] += used
+        for leaf, charge in entered:
+            for row in lineage[leaf]:
+                usage[row] += charge
         self.usage = usage
         day = DAY * capacity
         if len(snapshot.epochs) == 1 or snapshot.epochs[-1].since <= now - lookback:
@@ -46,6 +64,12 @@ class Balances:
                 max(past, share * day)
                 for past, share in zip(_past_shares(snapshot, now), shares, strict=True)
             ]
+
+    def copy(self) -> Balances:
+        """Return balances whose usage can be added to."""
+        other = object.__new__(Balances)
+        other.usage, other.entitlement = self.usage.copy(), self.entitlement
+        return other
 
     def of(self, row: int) -> float:
         """Return the balance of a row."""

@@ -19,11 +19,11 @@ from divvy.fleet.node import NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
-from divvy.planners.jobs.balance import Balances
+from divvy.planners.jobs.balance import TICK
 from divvy.planners.jobs.contest import Contest
-from divvy.planners.jobs.index import Account, JobIndex, Run
+from divvy.planners.jobs.index import NEVER, Account, JobIndex, Run
 from divvy.planners.jobs.queue import Head
-from divvy.planners.jobs.reclaim import Reclaim
+from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
 from divvy.planners.jobs.victims import unallocated_in_the_way
 from divvy.units import MINUTE, SECOND
@@ -56,9 +56,10 @@ class _Pass:
         self.snapshot = snapshot
         self.context = context
         self.now = context.now
+        self._tick = context.now - context.now % TICK
         tree, policy = snapshot.tree, snapshot.policy
         self.shares = index.shares
-        self.balances = Balances(snapshot, context.now, index.capacity, index.shares)
+        self.balances = index.balances(snapshot, context.now)
         self.floors = [policy.floor * share * index.capacity for share in index.shares]
         self.decisions: list[Decision] = []
         self.waits: dict[int, Wait] = {}
@@ -128,7 +129,15 @@ class _Pass:
             leaf = contest.first()
 
     def _may_start(self, account: Account) -> bool:
-        """Return quickly whether anything could start for an account: an upper bound of what `_serve` finds."""
+        """Return quickly whether anything could start for an account; an upper bound of `_serve`."""
+        idle = self.index.idle.get(account.row)
+        if (
+            idle is not None
+            and idle[:3] == (self.index.supply, self._tick, account.queue.version)
+            and self.now < idle[3]
+        ):
+            self._look_again(idle[3])
+            return False
         return (
             self.index.loose.total > 0
             or self.slots.of(account) is not None
@@ -148,7 +157,24 @@ class _Pass:
             return True
         if not self.context.explain and not self._may_start(account):
             return False
-        return any(self._try(account, head) for head in self.index.heads(self.snapshot, account, self.now))
+        until = self.slots.date(account)
+        for head in self.index.heads(self.snapshot, account, self.now):
+            if self._try(account, head):
+                return True
+            until = min(until, self._changes_by_itself(head))
+        self._look_again(until)
+        self.index.idle[account.row] = (self.index.supply, self._tick, account.queue.version, until)
+        return False
+
+    def _look_again(self, at: int) -> None:
+        if at > self.now and (not self._look or at < self._look):
+            self._look = at
+
+    def _changes_by_itself(self, head: Head) -> int:
+        """Return when the passage of time alone could let a job start (balances apart)."""
+        queued = self.snapshot.jobs.queued[head.row]
+        patient, long = queued + self._patience(head), queued + LONG_WAIT
+        return next((time for time in (patient, long) if time > self.now), NEVER)
 
     def _try(self, account: Account, head: Head) -> bool:
         index, snapshot = self.index, self.snapshot
@@ -173,8 +199,6 @@ class _Pass:
             taken = self.reclaim.from_others(account, head, avoid) or self.reclaim.own_swap(
                 account, head, avoid
             )
-        elif not self._look or patient < self._look:
-            self._look = patient
         if taken is None:
             self.slots.propose(account, head)
             if self.context.explain and account.row not in self._told:

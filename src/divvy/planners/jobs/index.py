@@ -15,7 +15,8 @@ from divvy.fleet.account import AccountTree
 from divvy.fleet.decision import Placement
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
-from divvy.fleet.snapshot import Change, Snapshot
+from divvy.fleet.snapshot import Change, Slot, Snapshot
+from divvy.planners.jobs.balance import TICK, Balances
 from divvy.planners.jobs.placement import FreeMap
 from divvy.planners.jobs.queue import AccountQueue, Head, Rank
 from divvy.units import HOUR, MINUTE
@@ -95,6 +96,7 @@ class JobIndex:
         self._version = -1
         self._tree: AccountTree | None = None
         self.dirty: set[int] = set()
+        self._slots: dict[int, Slot] = {}
         self.supply = 0
         """Grows whenever what could be given to anybody changes."""
         self.in_vain: dict[tuple[int, int, int, str, int, bool], tuple[int, frozenset[int]]] = {}
@@ -113,6 +115,11 @@ class JobIndex:
                     rows.add(row)
                 elif change is Change.NODE:
                     nodes.add(row)
+                else:
+                    self.supply += 1
+            if self._slots != snapshot.jobs.slot:
+                self._slots = dict(snapshot.jobs.slot)
+                self.supply += 1
             if nodes:
                 self._sync_nodes(snapshot, sorted(nodes))
             for row in sorted(rows):
@@ -133,6 +140,11 @@ class JobIndex:
         self.unallocated = [0] * len(tree)
         """Weight of unallocated runs per tree row, every level."""
         self.runs: dict[int, Run] = {}
+        self._recent: dict[int, int] = {}
+        self._balances: Balances | None = None
+        self._balances_key = (-1, -1)
+        self.idle: dict[int, tuple[int, int, int, int]] = {}
+        """Accounts that could start nothing: (supply, tick, version of the queue, until when that holds)."""
         self.free = FreeMap()
         self.loose = FreeMap()
         """Free devices plus those of unallocated runs."""
@@ -227,6 +239,7 @@ class JobIndex:
             spec.gpus * (min(spec.min_runtime, _CHECKPOINT) // 2 if spec.resumable else spec.min_runtime),
         )
         self.runs[row] = run
+        self._recent[row] = started
         self._move(snapshot, run, +1)
         if spec.allocated:
             if until > 0:
@@ -321,6 +334,27 @@ class JobIndex:
         spec = snapshot.jobs.spec[row]
         rank = (-spec.priority, not snapshot.jobs.debug[row])
         return Head(rank, 0.0, snapshot.jobs.submitted[row], row, spec.gpus, spec.per_node, spec.model)
+
+    def balances(self, snapshot: Snapshot, now: int) -> Balances:
+        """Return the balances of a pass; its caller may add to them."""
+        tick = now - now % TICK
+        key = (tick, self.supply)
+        if self._balances is None or self._balances_key != key:
+            entered = [
+                (run.account, snapshot.jobs.spec[run.row].min_runtime * run.weight)
+                for run in self._newest(tick)
+                if run.allocated
+            ]
+            self._balances = Balances(snapshot, tick, self.capacity, self.shares, entered)
+            self._balances_key = key
+        return self._balances.copy()
+
+    def _newest(self, tick: int) -> list[Run]:
+        """Return the runs that began after a tick, by job."""
+        recent = self._recent
+        for row in [row for row, started in recent.items() if started <= tick or row not in self.runs]:
+            del recent[row]
+        return [self.runs[row] for row in sorted(recent)]
 
     def loose_weight(self) -> float:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""

@@ -43,10 +43,12 @@ class Head(NamedTuple):
 class AccountQueue:
     """The queue of one account; allocated and unallocated jobs have one each."""
 
-    __slots__ = ("_best", "_heads", "_members", "_shapes", "count", "gpus")
+    __slots__ = ("_best", "_heads", "_members", "_shapes", "count", "gpus", "version")
 
     def __init__(self) -> None:
         self.count = 0
+        self.version = 0
+        """Grows whenever the queue changes."""
         self.gpus = 0
         self._members: dict[int, _Shape] = {}
         self._shapes: dict[_Shape, dict[str, list[tuple[int, int]]]] = {}
@@ -65,6 +67,7 @@ class AccountQueue:
         """Enqueue a job."""
         shape = (-spec.priority, not debug, spec.gpus, spec.per_node, spec.model)
         self._members[row] = shape
+        self.version += 1
         self.count += 1
         self.gpus += spec.gpus
         authors = self._shapes.get(shape)
@@ -79,6 +82,7 @@ class AccountQueue:
     def remove(self, row: int, spec: JobSpec) -> None:
         """Take a job out, wherever it stands."""
         shape = self._members.pop(row)
+        self.version += 1
         self.count -= 1
         self.gpus -= spec.gpus
         authors = self._shapes[shape]

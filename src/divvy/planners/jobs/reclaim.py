@@ -23,7 +23,7 @@ from divvy.planners.jobs.victims import UNBOUNDED, Candidate, Request, VictimSea
 from divvy.units import HOUR
 
 #: Wait after which a job may evict more than twice the devices that it needs.
-_LONG: Final = HOUR
+LONG_WAIT: Final = HOUR
 
 
 class Taken(NamedTuple):
@@ -339,4 +339,4 @@ class Reclaim:
 
     def _waited_long(self, head: Head) -> bool:
         """Return whether a job waits so long already that it may evict more than twice what it needs."""
-        return self._now - self._queued[head.row] >= _LONG
+        return self._now - self._queued[head.row] >= LONG_WAIT

@@ -55,6 +55,14 @@ class Slots:
         """Return the job of an account that has a slot."""
         return self._of_account.get(account.row)
 
+    def date(self, account: Account) -> int:
+        """Return when an account's slot is due, or given up if it is due already; NEVER without one."""
+        row = self._of_account.get(account.row)
+        if row is None:
+            return NEVER
+        due = self._held[row].due
+        return due if due > self._now else due + _GRACE + 1
+
     def used(self, row: int) -> None:
         """Forget the slot of a job that starts."""
         if self._held.pop(row, None) is not None:
