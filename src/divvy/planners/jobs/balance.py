@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from divvy.fleet.snapshot import Snapshot
-from divvy.units import DAY, MINUTE
+from divvy.units import DAY
 
 #: Balance of an account without entitlement that has used something: behind everybody.
 UNFUNDED: Final = float("inf")
-#: How long balances stand still.
-TICK: Final = MINUTE
+_TICKS_PER_WINDOW: Final = 2_016
+
+
+def tick_of(now: int, lookback: int) -> int:
+    """Return the last full tick: balances stand still in between, 5 minutes for a window of 7 days."""
+    return now - now % max(lookback // _TICKS_PER_WINDOW, 1)
 
 
 class Balances:

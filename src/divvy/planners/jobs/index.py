@@ -16,7 +16,7 @@ from divvy.fleet.decision import Placement
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.snapshot import Change, Slot, Snapshot
-from divvy.planners.jobs.balance import TICK, Balances
+from divvy.planners.jobs.balance import Balances, tick_of
 from divvy.planners.jobs.placement import FreeMap
 from divvy.planners.jobs.queue import AccountQueue, Head, Rank
 from divvy.units import HOUR, MINUTE
@@ -71,10 +71,13 @@ class Account:
         "row",
         "running",
         "spare",
+        "version",
     )
 
     def __init__(self, row: int) -> None:
         self.row = row
+        self.version = 0
+        """Grows whenever what it holds changes."""
         self.queue = AccountQueue()
         """Allocated jobs."""
         self.spare = AccountQueue()
@@ -99,8 +102,8 @@ class JobIndex:
         self._slots: dict[int, Slot] = {}
         self.supply = 0
         """Grows whenever what could be given to anybody changes."""
-        self.in_vain: dict[tuple[int, int, int, str, int, bool], tuple[int, frozenset[int]]] = {}
-        """Per (account, shape) the supply and the donors with which a search for victims failed."""
+        self.in_vain: dict[tuple[int, int, int, str, int, bool], tuple[int, frozenset[tuple[int, ...]]]] = {}
+        """Per (account, shape) the free devices and the donors with which a search for victims failed."""
 
     def catch_up(self, snapshot: Snapshot, now: int) -> None:
         """Bring the index to the snapshot's version and to the time of the pass."""
@@ -176,6 +179,7 @@ class JobIndex:
         for row in rows:
             self._sync_node(snapshot, row)
         self._count_models(snapshot)
+        self.in_vain.clear()
 
     def _sync_node(self, snapshot: Snapshot, row: int) -> None:
         node = snapshot.nodes.node[row]
@@ -261,6 +265,7 @@ class JobIndex:
         self._move(snapshot, run, -1)
         queues = self.accounts[run.account]
         if queues.interruptible.pop(row, None) is not None:
+            queues.version += 1
             ranks = queues.interruptible_ranks
             ranks[run.rank] -= 1
             if not ranks[run.rank]:
@@ -284,6 +289,7 @@ class JobIndex:
         if run.allocated:
             account = self.accounts[run.account]
             account.running[run.author] = account.running.get(run.author, 0) + sign * run.weight
+            account.version += 1
             account.author_usage.pop(run.author, None)
             account.queue.authors_changed()
 
@@ -337,7 +343,7 @@ class JobIndex:
 
     def balances(self, snapshot: Snapshot, now: int) -> Balances:
         """Return the balances of a pass; its caller may add to them."""
-        tick = now - now % TICK
+        tick = tick_of(now, snapshot.policy.lookback)
         key = (tick, self.supply)
         if self._balances is None or self._balances_key != key:
             entered = [
@@ -355,6 +361,10 @@ class JobIndex:
         for row in [row for row, started in recent.items() if started <= tick or row not in self.runs]:
             del recent[row]
         return [self.runs[row] for row in sorted(recent)]
+
+    def loose_key(self) -> int:
+        """Return a number that is the same only while the same devices are free or unallocated."""
+        return self.supply if self.loose.total else -1
 
     def loose_weight(self) -> float:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""
@@ -376,6 +386,7 @@ class JobIndex:
     def _expose(self, run: Run) -> None:
         self.supply += 1
         account = self.accounts[run.account]
+        account.version += 1
         account.interruptible[run.row] = run
         account.interruptible_ranks[run.rank] = account.interruptible_ranks.get(run.rank, 0) + 1
 

@@ -63,11 +63,14 @@ class _Side(NamedTuple):
 class _Claim:
     """What an account could take at best, whatever its job: an upper bound that most jobs fail already."""
 
-    __slots__ = ("donors", "room", "searches", "sides")
+    __slots__ = ("room", "searches", "sides", "states")
 
-    def __init__(self, sides: list[_Side]) -> None:
+    def __init__(self, sides: list[_Side], held: list[int]) -> None:
         self.sides = sides
-        self.donors = frozenset(side.donor.row for side in sides)
+        #: Everything about the donors on which the outcome of a search depends, bands apart.
+        self.states = frozenset(
+            (side.donor.row, side.donor.version, *(held[row] for row in side.guards)) for side in sides
+        )
         self.room = sum(side.room for side in sides)
         self.searches: dict[tuple[int, ...], VictimSearch] = {}
 
@@ -149,13 +152,13 @@ class Reclaim:
             return None
         shape = (account.row, head.gpus, head.per_node, head.model, avoid, self._waited_long(head))
         vain = index.in_vain.get(shape)
-        if vain is not None and vain[0] == index.supply and claim.donors <= vain[1]:
+        if vain is not None and vain[0] == index.loose_key() and claim.states <= vain[1]:
             return None
         sides = [side for side in claim.sides if self._eligible(account, side, head)]
         found = self._search(claim, sides).find(self._request(head, avoid)) if sides else None
         if found is None:
             if len(sides) == len(claim.sides):
-                index.in_vain[shape] = (index.supply, claim.donors)
+                index.in_vain[shape] = (index.loose_key(), claim.states)
             return None
         placement, runs = found
         balances = {side.donor.row: (side.over, self._compared(side.mine, head)) for side in sides}
@@ -271,7 +274,7 @@ class Reclaim:
             sides: list[_Side] = []
             if self._may_have_sides(account):
                 sides = [side for donor in self.donors() if (side := self._side(account, donor)) is not None]
-            claim = self._claims[account.row] = _Claim(sides)
+            claim = self._claims[account.row] = _Claim(sides, self._index.held)
         return claim
 
     def _may_have_sides(self, account: Account) -> bool:
