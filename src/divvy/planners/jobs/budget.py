@@ -21,12 +21,12 @@ from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
 from divvy.planners.jobs.balance import tick_of
 from divvy.planners.jobs.contest import Contest
-from divvy.planners.jobs.index import NEVER, Account, JobIndex, Run
+from divvy.planners.jobs.index import NEVER, Account, Idle, JobIndex, Run
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
 from divvy.planners.jobs.victims import unallocated_in_the_way
-from divvy.units import MINUTE, SECOND
+from divvy.units import HOUR, MINUTE, SECOND
 
 #: While allocated jobs wait, balances drift: look again at least this often.
 _RECHECK = 5 * MINUTE
@@ -133,10 +133,11 @@ class _Pass:
         idle = self.index.idle.get(account.row)
         if (
             idle is not None
-            and idle[:3] == (self.index.supply, self._tick, account.queue.version)
-            and self.now < idle[3]
+            and self.now < idle.until
+            and idle.key == self._idle_key(account)
+            and self.reclaim.states(account) <= idle.states
         ):
-            self._look_again(idle[3])
+            self._look_again(idle.until)
             return False
         return (
             self.index.loose.total > 0
@@ -158,13 +159,22 @@ class _Pass:
         if not self.context.explain and not self._may_start(account):
             return False
         until = self.slots.date(account)
+        self.reclaim.narrowed = self.slots.wanted = False
         for head in self.index.heads(self.snapshot, account, self.now):
             if self._try(account, head):
                 return True
             until = min(until, self._changes_by_itself(head))
         self._look_again(until)
-        self.index.idle[account.row] = (self.index.supply, self._tick, account.queue.version, until)
+        if not self.reclaim.narrowed and not self.slots.wanted:
+            states = self.reclaim.states(account)
+            self.index.idle[account.row] = Idle(self._idle_key(account), states, until)
         return False
+
+    def _idle_key(self, account: Account) -> tuple[tuple[int, ...], int, int, int, int]:
+        """Return all that decides, donors and time apart, whether an account can start something."""
+        index = self.index
+        hour = self.now // HOUR
+        return index.loose_key(), account.queue.version, account.version, hour, index.slots_version
 
     def _look_again(self, at: int) -> None:
         if at > self.now and (not self._look or at < self._look):

@@ -92,6 +92,20 @@ class Account:
         self.bucket = -1
 
 
+class Idle(NamedTuple):
+    """What the finding that an account can start nothing depends on.
+
+    Attributes:
+        key: Free devices, the account's queue and runs, the order of its authors, the dated slots.
+        states: The donors that were asked, with what they held; fewer cannot help more.
+        until: When the passage of time alone could change it.
+    """
+
+    key: tuple[tuple[int, ...], int, int, int, int]
+    states: frozenset[tuple[int, ...]]
+    until: int
+
+
 class JobIndex:
     """The budget planner's view of a snapshot."""
 
@@ -100,9 +114,13 @@ class JobIndex:
         self._tree: AccountTree | None = None
         self.dirty: set[int] = set()
         self._slots: dict[int, Slot] = {}
+        self._loose_key: tuple[int, tuple[int, ...]] = (-1, ())
+        self.slots_version = 0
         self.supply = 0
         """Grows whenever what could be given to anybody changes."""
-        self.in_vain: dict[tuple[int, int, int, str, int, bool], tuple[int, frozenset[tuple[int, ...]]]] = {}
+        self.in_vain: dict[
+            tuple[int, int, int, str, int, bool], tuple[tuple[int, ...], frozenset[tuple[int, ...]]]
+        ] = {}
         """Per (account, shape) the free devices and the donors with which a search for victims failed."""
 
     def catch_up(self, snapshot: Snapshot, now: int) -> None:
@@ -122,7 +140,7 @@ class JobIndex:
                     self.supply += 1
             if self._slots != snapshot.jobs.slot:
                 self._slots = dict(snapshot.jobs.slot)
-                self.supply += 1
+                self.slots_version += 1
             if nodes:
                 self._sync_nodes(snapshot, sorted(nodes))
             for row in sorted(rows):
@@ -134,6 +152,8 @@ class JobIndex:
     def _rebuild(self, snapshot: Snapshot) -> None:
         self._tree = tree = snapshot.tree
         self.supply += 1
+        self.slots_version += 1
+        self._slots = dict(snapshot.jobs.slot)
         self.in_vain.clear()
         self.shares = [float(share) for share in tree.share]
         """Part of the whole fleet that each tree row is owed."""
@@ -146,8 +166,8 @@ class JobIndex:
         self._recent: dict[int, int] = {}
         self._balances: Balances | None = None
         self._balances_key = (-1, -1)
-        self.idle: dict[int, tuple[int, int, int, int]] = {}
-        """Accounts that could start nothing: (supply, tick, version of the queue, until when that holds)."""
+        self.idle: dict[int, Idle] = {}
+        """Accounts that could start nothing, and what that depends on."""
         self.free = FreeMap()
         self.loose = FreeMap()
         """Free devices plus those of unallocated runs."""
@@ -180,6 +200,7 @@ class JobIndex:
             self._sync_node(snapshot, row)
         self._count_models(snapshot)
         self.in_vain.clear()
+        self.idle.clear()
 
     def _sync_node(self, snapshot: Snapshot, row: int) -> None:
         node = snapshot.nodes.node[row]
@@ -362,9 +383,11 @@ class JobIndex:
             del recent[row]
         return [self.runs[row] for row in sorted(recent)]
 
-    def loose_key(self) -> int:
-        """Return a number that is the same only while the same devices are free or unallocated."""
-        return self.supply if self.loose.total else -1
+    def loose_key(self) -> tuple[int, ...]:
+        """Return what is free or unallocated per node."""
+        if self._loose_key[0] != self.supply:
+            self._loose_key = self.supply, tuple(self.loose.free)
+        return self._loose_key[1]
 
     def loose_weight(self) -> float:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""

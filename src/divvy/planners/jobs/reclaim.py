@@ -101,6 +101,12 @@ class Reclaim:
         self._most: float | None = None
         self._above: dict[int, float] | None = None
         self._claims: dict[int, _Claim] = {}
+        #: Whether a search failed among fewer donors than there are, for balances that may soon differ.
+        self.narrowed = False
+
+    def states(self, account: Account) -> frozenset[tuple[int, ...]]:
+        """Return the donors of an account with all that the outcome of a search depends on."""
+        return self._claim(account).states if self.donors() else frozenset()
 
     def holdings_changed(self) -> None:
         """Forget what was found out so far: runs came or went."""
@@ -159,6 +165,8 @@ class Reclaim:
         if found is None:
             if len(sides) == len(claim.sides):
                 index.in_vain[shape] = (index.loose_key(), claim.states)
+            else:
+                self.narrowed = True
             return None
         placement, runs = found
         balances = {side.donor.row: (side.over, self._compared(side.mine, head)) for side in sides}

@@ -40,6 +40,8 @@ class Slots:
         self._of_account = {snapshot.jobs.account[row]: row for row in self._held}
         self._bits = {row: _bits(slot.placement) for row, slot in self._held.items()}
         self.changes: list[Hold | Lapse] = []
+        #: Whether a gang without a slot wanted one.
+        self.wanted = False
 
     def avoid(self, row: int, ends: int) -> int:
         """Return the nodes (a bit set) on which a job whose protection ends at ``ends`` may not start."""
@@ -106,6 +108,7 @@ class Slots:
         """Give a gang a slot if its account has a claim, no slot yet, and there is a date."""
         if not self._is_gang(head) or not self.may_propose(account):
             return
+        self.wanted = True
         if self._index.weight(head) > self._index.loose_weight() + self._reclaim.above_floors(account):
             return
         found = self._find(account, head)
