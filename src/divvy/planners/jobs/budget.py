@@ -21,7 +21,7 @@ from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
 from divvy.planners.jobs.balance import tick_of
 from divvy.planners.jobs.contest import Contest
-from divvy.planners.jobs.index import NEVER, Account, Idle, JobIndex, Run
+from divvy.planners.jobs.index import NEVER, Account, Idle, IdleKey, JobIndex, Run
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
@@ -115,8 +115,11 @@ class _Pass:
     # -- 2. allocated jobs --------------------------------------------------------------------------------
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
-        if not self.context.explain and not any(map(self._may_start, waiting)):
-            return  # the common case of a full fleet: nothing to give, and nobody asked to be told why
+        if not self.context.explain and all(map(self._idle_until, waiting)):
+            # The common case of a full fleet: nothing to give, and nobody asked to be told why.
+            for account in waiting:
+                self._look_again(self._idle_until(account))
+            return
         contest = Contest(self.tree, [account.row for account in waiting], self._key)
         leaf = contest.first()
         self._first = ROOT if leaf is None else leaf
@@ -128,24 +131,26 @@ class _Pass:
                 contest.close(leaf)
             leaf = contest.first()
 
-    def _may_start(self, account: Account) -> bool:
-        """Return quickly whether anything could start for an account; an upper bound of `_serve`."""
-        idle = self.index.idle.get(account.row)
+    def _idle_until(self, account: Account) -> int:
+        """Return until when an account can certainly start nothing, 0 if it perhaps can."""
+        index = self.index
+        if not (
+            index.loose.total > 0
+            or self.slots.of(account) is not None
+            or self.reclaim.may_take(account)
+            or self.reclaim.may_swap(account, account.queue.best_rank())
+            or self.slots.may_propose(account)
+        ):
+            return NEVER
+        idle = index.idle.get(account.row)
         if (
             idle is not None
             and self.now < idle.until
             and idle.key == self._idle_key(account)
             and self.reclaim.states(account) <= idle.states
         ):
-            self._look_again(idle.until)
-            return False
-        return (
-            self.index.loose.total > 0
-            or self.slots.of(account) is not None
-            or self.reclaim.may_take(account)
-            or self.reclaim.may_swap(account, account.queue.best_rank())
-            or self.slots.may_propose(account)
-        )
+            return idle.until
+        return 0
 
     def _key(self, row: int) -> tuple[bool, float, int]:
         """Return the place of a row among its siblings: below the floor first, then by balance."""
@@ -156,7 +161,8 @@ class _Pass:
         row = self.slots.of(account)
         if row is not None and self._try_slot(account, row):
             return True
-        if not self.context.explain and not self._may_start(account):
+        if not self.context.explain and (idle := self._idle_until(account)):
+            self._look_again(idle)
             return False
         until = self.slots.date(account)
         self.reclaim.narrowed = self.slots.wanted = False
@@ -170,11 +176,12 @@ class _Pass:
             self.index.idle[account.row] = Idle(self._idle_key(account), states, until)
         return False
 
-    def _idle_key(self, account: Account) -> tuple[tuple[int, ...], int, int, int, int]:
+    def _idle_key(self, account: Account) -> IdleKey:
         """Return all that decides, donors and time apart, whether an account can start something."""
         index = self.index
         hour = self.now // HOUR
-        return index.loose_key(), account.queue.version, account.version, hour, index.slots_version
+        slots = index.slots_version, self.slots.touched
+        return index.loose_key(), account.queue.version, account.version, hour, slots
 
     def _look_again(self, at: int) -> None:
         if at > self.now and (not self._look or at < self._look):

@@ -92,6 +92,10 @@ class Account:
         self.bucket = -1
 
 
+#: Free devices per node, versions of the queue and of the runs, hour, versions of the slots.
+IdleKey = tuple[tuple[int, ...], int, int, int, tuple[int, int]]
+
+
 class Idle(NamedTuple):
     """What the finding that an account can start nothing depends on.
 
@@ -101,7 +105,7 @@ class Idle(NamedTuple):
         until: When the passage of time alone could change it.
     """
 
-    key: tuple[tuple[int, ...], int, int, int, int]
+    key: IdleKey
     states: frozenset[tuple[int, ...]]
     until: int
 

@@ -40,6 +40,8 @@ class Slots:
         self._of_account = {snapshot.jobs.account[row]: row for row in self._held}
         self._bits = {row: _bits(slot.placement) for row, slot in self._held.items()}
         self.changes: list[Hold | Lapse] = []
+        #: Grows with every slot that this pass gives, uses or gives up.
+        self.touched = 0
         #: Whether a gang without a slot wanted one.
         self.wanted = False
 
@@ -68,6 +70,7 @@ class Slots:
     def used(self, row: int) -> None:
         """Forget the slot of a job that starts."""
         if self._held.pop(row, None) is not None:
+            self.touched += 1
             del self._of_account[self._snapshot.jobs.account[row]]
 
     def due(self, account: Account, row: int) -> VictimSearch | None:
@@ -114,6 +117,7 @@ class Slots:
         found = self._find(account, head)
         if found is not None:
             placement, due = found
+            self.touched += 1
             self._held[head.row] = Slot(placement, due, self._now)
             self._of_account[account.row] = head.row
             self._bits[head.row] = _bits(placement)
