@@ -21,7 +21,8 @@ from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
 from divvy.planners.jobs.balance import tick_of
 from divvy.planners.jobs.contest import Contest
-from divvy.planners.jobs.index import NEVER, Account, Idle, IdleKey, JobIndex, Run
+from divvy.planners.jobs.holdings import NEVER, Account, Idle, IdleKey, Run
+from divvy.planners.jobs.index import JobIndex
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots

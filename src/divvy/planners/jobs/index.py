@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
 
 from divvy.fleet.account import AccountTree
 from divvy.fleet.decision import Placement
@@ -17,97 +16,10 @@ from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.snapshot import Change, Slot, Snapshot
 from divvy.planners.jobs.balance import Balances, tick_of
+from divvy.planners.jobs.holdings import NEVER, Account, Idle, Run, at_stake
 from divvy.planners.jobs.placement import FreeMap
-from divvy.planners.jobs.queue import AccountQueue, Head, Rank
-from divvy.units import HOUR, MINUTE
-
-#: End of a protection that has no end yet: the run has not begun.
-NEVER: Final = 1 << 62
-#: A resumable run loses the work since its last checkpoint, at a phase nobody knows: half of the usual
-#: interval is expected. What cannot resume loses all, counted as one minimum runtime at most, so that
-#: never checkpointing is no shield.
-_CHECKPOINT: Final = 30 * MINUTE
-
-
-class Run(NamedTuple):
-    """A run that holds devices.
-
-    Attributes:
-        row: The job.
-        account: Leaf account.
-        author: Who submitted it.
-        allocated: Whether it is charged.
-        placement: Where.
-        gpus: Devices.
-        weight: Devices x model weight.
-        until: End of its protection; a run that has not begun yet is protected without end.
-        started: When it began.
-        rank: Its place in its account's order.
-        lost: Work at stake, GPU-ms, capped at one minimum runtime.
-    """
-
-    row: int
-    account: int
-    author: str
-    allocated: bool
-    placement: Placement
-    gpus: int
-    weight: int
-    until: int
-    started: int
-    rank: Rank
-    lost: int
-
-
-class Account:
-    """One leaf account: what waits, what it holds, what may be taken from it."""
-
-    __slots__ = (
-        "author_usage",
-        "bucket",
-        "interruptible",
-        "interruptible_ranks",
-        "queue",
-        "row",
-        "running",
-        "spare",
-        "version",
-    )
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-        self.version = 0
-        """Grows whenever what it holds changes."""
-        self.queue = AccountQueue()
-        """Allocated jobs."""
-        self.spare = AccountQueue()
-        """Unallocated jobs."""
-        self.interruptible: dict[int, Run] = {}
-        self.interruptible_ranks: dict[Rank, int] = {}
-        """How many interruptible runs there are of each rank."""
-        self.running: dict[str, int] = {}
-        """Weight of allocated runs per author."""
-        self.author_usage: dict[str, float] = {}
-        """Window usage per author at the time of `bucket`, where it was asked for."""
-        self.bucket = -1
-
-
-#: Free devices per node, versions of the queue and of the runs, hour, versions of the slots.
-IdleKey = tuple[tuple[int, ...], int, int, int, tuple[int, int]]
-
-
-class Idle(NamedTuple):
-    """What the finding that an account can start nothing depends on.
-
-    Attributes:
-        key: Free devices, the account's queue and runs, the order of its authors, the dated slots.
-        states: The donors that were asked, with what they held; fewer cannot help more.
-        until: When the passage of time alone could change it.
-    """
-
-    key: IdleKey
-    states: frozenset[tuple[int, ...]]
-    until: int
+from divvy.planners.jobs.queue import Head
+from divvy.units import HOUR
 
 
 class JobIndex:
@@ -265,7 +177,7 @@ class JobIndex:
             until,
             started,
             (-spec.priority, not jobs.debug[row]),
-            spec.gpus * (min(spec.min_runtime, _CHECKPOINT) // 2 if spec.resumable else spec.min_runtime),
+            spec.gpus * at_stake(spec),
         )
         self.runs[row] = run
         self._recent[row] = started

@@ -17,7 +17,8 @@ from divvy.fleet.decision import Placement, Wait
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs.balance import Balances
-from divvy.planners.jobs.index import Account, JobIndex, Run
+from divvy.planners.jobs.holdings import Account, Run
+from divvy.planners.jobs.index import JobIndex
 from divvy.planners.jobs.queue import Head, Rank
 from divvy.planners.jobs.victims import UNBOUNDED, Candidate, Request, VictimSearch
 from divvy.units import HOUR

@@ -14,7 +14,8 @@ from typing import Final
 
 from divvy.fleet.decision import Hold, Lapse, Placement
 from divvy.fleet.snapshot import Slot, Snapshot
-from divvy.planners.jobs.index import NEVER, Account, JobIndex, Run
+from divvy.planners.jobs.holdings import NEVER, Account, Run
+from divvy.planners.jobs.index import JobIndex
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import Reclaim
 from divvy.planners.jobs.victims import Candidate, Request, VictimSearch

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from divvy.fleet.decision import Placement
-from divvy.planners.jobs.index import JobIndex, Run
+from divvy.planners.jobs.holdings import Run
+from divvy.planners.jobs.index import JobIndex
 
 #: No bound on the devices evicted beyond the need.
 UNBOUNDED: Final = 1 << 30
