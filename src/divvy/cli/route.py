@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from divvy.cli.render import Output
-from divvy.cli.route_serving import experts, layout, overlap, tiers
+from divvy.cli.route_serving import experts, layout, overlap, pair, tiers
 from divvy.cli.topo_input import each, load, read_text
 from divvy.errors import DivvyError, Fault, InputError
 from divvy.units import BYTES_HELP, parse_bytes
@@ -23,6 +23,7 @@ verb.command("experts")(experts)
 verb.command("tiers")(tiers)
 verb.command("overlap")(overlap)
 verb.command("layout")(layout)
+verb.command("pair")(pair)
 
 Topo = Annotated[
     list[Path],

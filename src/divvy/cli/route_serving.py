@@ -184,6 +184,33 @@ def layout(
     )
 
 
+def pair(
+    topo: Topo,
+    requests: Annotated[
+        Path, typer.Option("--requests", help="JSON: requests, targets, what each target has.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Choose a decode place for each prefill by the predicted end of its transfer, not by equal labels."""
+    from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - numpy
+    from divvy.planners.transfers.pairing import pairing_document, read_requests  # noqa: PLC0415 - same
+    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
+
+    ways = roads(load(topo))
+    work = read_requests(requests.name, _json(requests), ways)
+    document = pairing_document(ways, Finder(ways), work)
+    out = Output(as_json=as_json, quiet=False)
+    if out.machine(document, []):
+        return
+    for row in document["pairs"]:
+        found = f"{row['cached_blocks']} blocks there, {size(row['sent_bytes'])} to send"
+        out.screen.line(
+            Span(f"{row['request']} -> {row['target']}", "bold"), f"  {seconds(row['predicted_s'])}; {found}"
+        )
+    own, base = document["figure"]["last_s"], document["baseline"]["last_s"]
+    out.screen.line(f"last cache there after {seconds(own)}; {document['baseline']['name']}: {seconds(base)}")
+
+
 def _shape(text: str) -> Any:
     """Return the model of a name, numbers, or a file."""
     from divvy.planners.transfers.models import shape_of  # noqa: PLC0415 - numpy

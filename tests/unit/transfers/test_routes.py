@@ -15,7 +15,7 @@ from divvy.planners.transfers.candidates import Finder
 from divvy.planners.transfers.columns import solve
 from divvy.planners.transfers.incast import limits
 from divvy.planners.transfers.online import Online, plan
-from divvy.planners.transfers.pairing import Request, pair
+from divvy.planners.transfers.pairing import Request, pair, pairing_document, read_requests
 from divvy.planners.transfers.plan import RoutePlan, Transfer, read_transfers, resolve
 from divvy.planners.transfers.registry import PEERS, PLANNERS, choose
 from divvy.planners.transfers.roads import Roads, roads
@@ -320,3 +320,21 @@ def test_a_plan_without_its_certificate_is_the_same_plan():
     batch = [Transfer(f"t{i}", f"GPU{i % 4}", f"GPU{(i + 1) % 4}", 10**9) for i in range(6)]
     quick = simulate(ways, PLANNERS["divvy"](ways, Finder(ways), batch, 0).flows).makespan_s
     assert quick == pytest.approx(makespan(ways, batch), rel=0.02)
+
+
+def test_pairing_documents():
+    ways = ways_of(NVLINK)
+    body = {
+        "block_bytes": 2**20,
+        "requests": [{"from": "GPU0", "hash_ids": list(range(200))} for _ in range(4)],
+        "targets": ["GPU2", "GPU3"],
+        "cached": {"GPU3": list(range(150))},
+    }
+    document = pairing_document(ways, Finder(ways), read_requests("r", body, ways))
+    assert document["pairs"][0]["target"] == "GPU3"
+    assert document["figure"]["last_s"] <= document["baseline"]["last_s"]
+    with pytest.raises(InputError) as caught:
+        read_requests(
+            "r", {"requests": [{"from": "x", "hash_ids": [1], "block_bytes": 1}, {}], "targets": ["y"]}, ways
+        )
+    assert len(caught.value.faults) == 3

@@ -18,7 +18,7 @@ _LEAST_SHARE = 1e-5
 _PLAINEST = 3
 _MOST_DEADLINES = 12
 _SMALL_SHARE = 0.02
-_SMALL_COST = 1.01
+_SMALL_COST = 1.005
 
 
 def plan(ways: Roads, finder: Finder, transfers: Sequence[Transfer], seed: int = 0) -> RoutePlan:

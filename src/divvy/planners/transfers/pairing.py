@@ -8,10 +8,12 @@ between them is free.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
+from divvy.errors import Fault, InputError
 from divvy.planners.transfers.candidates import Finder
 from divvy.planners.transfers.online import Online
 from divvy.planners.transfers.plan import RoutePlan, Transfer
@@ -121,3 +123,94 @@ def spread(pairs: Sequence[Pair]) -> float:
     """Return the largest number of requests on one place over the mean: 1 is even."""
     counts = np.unique([p.target for p in pairs], return_counts=True)[1]
     return float(counts.max() / counts.mean()) if len(counts) else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be paired: requests, decode places, and the blocks that each place has."""
+
+    requests: list[Request]
+    targets: list[str]
+    cached: dict[str, frozenset[str]]
+
+
+def read_requests(name: str, document: Any, ways: Roads) -> Work:
+    """Return the work of a JSON document.
+
+    ``{"requests": [{"id"?, "from", "hash_ids": [...], "block_bytes"?, "descriptors"?}], "targets": [...],
+    "cached"?: {target: [hash, ...]}, "block_bytes"?}``
+
+    Raises:
+        InputError: With every fault of the document.
+    """
+    faults: list[Fault] = []
+    body = document if isinstance(document, dict) else {}
+
+    def place(text: Any, where: str, *, source: bool) -> str:
+        try:
+            return ways.end(str(text), source=source)
+        except InputError as error:
+            faults.extend(Fault(f.code, where, f.message, f.allowed, f.fix) for f in error.faults)
+            return ""
+
+    targets = [
+        place(t, f"{name}:targets[{i}]", source=False) for i, t in enumerate(body.get("targets") or [])
+    ]
+    requests = []
+    for i, entry in enumerate(body.get("requests") or []):
+        where = f"{name}:requests[{i}]"
+        blocks = entry.get("hash_ids") if isinstance(entry, dict) else None
+        each = (entry.get("block_bytes") or body.get("block_bytes")) if isinstance(entry, dict) else None
+        if not isinstance(blocks, list) or not isinstance(each, int) or each < 1:
+            faults.append(Fault("request", where, "hash_ids (a list) and block_bytes (bytes) are needed"))
+            continue
+        source = place(entry.get("from"), f"{where}.from", source=True)
+        hashes = tuple(str(b) for b in blocks)
+        requests.append(
+            Request(str(entry.get("id", f"r{i}")), source, each, hashes, int(entry.get("descriptors", 1)))
+        )
+    if not targets or not (requests or faults):
+        faults.append(Fault("request", name, "there are no targets or no requests"))
+    held = body.get("cached") or {}
+    cached = {place(t, f"{name}:cached", source=False): frozenset(map(str, b)) for t, b in held.items()}
+    if faults:
+        raise InputError(f"{name} cannot be paired", faults)
+    return Work(requests, targets, cached)
+
+
+def pairing_document(ways: Roads, finder: Finder, work: Work) -> dict[str, Any]:
+    """Return the pairs as ``divvy.route.pair/1``, beside pairing by equal labels and taking turns."""
+    pairs = pair(ways, finder, work.requests, work.targets, work.cached)
+    return {
+        "schema": "divvy.route.pair/1",
+        "pairs": [asdict(p) for p in pairs],
+        "unpaired": [r.id for r in work.requests if r.id not in {p.request for p in pairs}],
+        "figure": {"last_s": max((p.predicted_s for p in pairs), default=0.0), "spread": spread(pairs)},
+        "baseline": {"name": "equal label, in turns", "last_s": _by_label(ways, finder, work)},
+    }
+
+
+def _by_label(ways: Roads, finder: Finder, work: Work) -> float:
+    """Return when the last cache is there if each request takes the next place of its own domain or machine."""
+    online, last, turn = Online(ways, finder), 0.0, 0
+    for request in work.requests:
+        home = ways.topo.vertices[request.source]
+        same = [
+            t
+            for t in work.targets
+            if t != request.source
+            and (ways.topo.vertices[t].domain, ways.topo.vertices[t].machine) == (home.domain, home.machine)
+        ]
+        options = [
+            t
+            for t in same or work.targets
+            if t != request.source and online.options(request.source, t).routes
+        ]
+        if not options:
+            continue
+        transfer = _transfer(request, options[turn % len(options)], work.cached)
+        turn += 1
+        last = max(last, online.predict(transfer))
+        if transfer.size_bytes:
+            online.place(0, transfer, RoutePlan("label"))
+    return last
