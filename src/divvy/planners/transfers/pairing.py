@@ -191,7 +191,7 @@ def pairing_document(ways: Roads, finder: Finder, work: Work) -> dict[str, Any]:
 
 
 def _by_label(ways: Roads, finder: Finder, work: Work) -> float:
-    """Return when the last cache is there if each request takes the next place of its own domain or machine."""
+    """Return when the last cache is there with the next place of the own domain or machine."""
     online, last, turn = Online(ways, finder), 0.0, 0
     for request in work.requests:
         home = ways.topo.vertices[request.source]
