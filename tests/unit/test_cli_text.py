@@ -126,3 +126,11 @@ def test_the_own_control_plane_comes_before_that_of_the_machine(monkeypatch, tmp
     monkeypatch.setenv("DIVVY_SERVER", "https://divvy.example:8470/")
     assert find_target() == find_target("https://divvy.example:8470")
     assert find_target("unix:/x/y").path == Path("/x/y")
+
+
+@pytest.mark.parametrize(
+    "address", ["somewhere", "ftp://host", "http://", "http://h:x", "http://h:99999", "http://h/v1"]
+)
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(InputError, match="is not the address of a server"):
+        find_target(address)

@@ -77,12 +77,11 @@ def find_target(server: str = "") -> Target:
     if address.startswith("unix:"):
         return Target(address, Path(address.removeprefix("unix:")))
     if address:
-        parts = urlsplit(address)
-        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path.strip("/"):
+        if not _is_address(address):
             raise InputError.one(
                 "server-address",
                 f"{address!r} is not the address of a server",
-                path="--server" if server else "DIVVY_SERVER",
+                path="--server",
                 allowed="http://HOST:PORT, https://HOST:PORT or unix:PATH",
                 fix="correct the address",
             )
@@ -93,6 +92,16 @@ def find_target(server: str = "") -> Target:
         homes.reverse()
     path = next((h / "socket" for h in homes if (h / "socket").exists()), homes[0] / "socket")
     return Target(f"unix:{path}", path)
+
+
+def _is_address(address: str) -> bool:
+    """Return whether a text is ``http(s)://HOST[:PORT]`` and nothing more."""
+    parts = urlsplit(address)
+    try:
+        known = parts.scheme in _DEFAULT_PORTS and parts.port != 0
+    except ValueError:  # the port is no number, or too large
+        return False
+    return known and bool(parts.hostname) and not (parts.path.strip("/") or parts.query or parts.fragment)
 
 
 class Client:
