@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +19,8 @@ from playwright.sync_api import expect, sync_playwright
 from test_docs import examples
 
 import divvy
+from divvy.cli.client import Client, find_target
+from divvy.errors import DivvyError
 
 pytestmark = pytest.mark.e2e
 
@@ -49,14 +52,15 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 assert time.monotonic() < deadline, (home / "up.err").read_text()
                 time.sleep(0.1)
             yield home
-            run = _runner(home)
-            for _ in range(40):
-                ids = run("queue", "--state", "all", "-q").stdout.split()
-                live = [i for i in ids if json.loads(run("status", i, "--json").stdout)["ended_at"] is None]
+            client = Client(find_target(f"unix:{home / 'socket'}"))
+            for _ in range(60):  # what still ran would go on after the end of the control plane
+                live = client.get("jobs", state="live", limit=1_000)["jobs"]
                 if not live:
                     break
-                run("cancel", *live)
-                time.sleep(0.5)
+                for job in live:
+                    with suppress(DivvyError):  # it has ended meanwhile
+                        client.delete("jobs", job["id"])
+                time.sleep(0.2)
         finally:
             process.terminate()
             process.wait(30)
