@@ -1,6 +1,6 @@
 """A fleet that answers like the API: hand-made figures, consistent with each other, no scheduler behind them.
 
-`test_fake.py` holds every answer to the models of `divvy.service.schemas`, so the fake cannot drift.
+`test_face_fake.py` holds every answer to the models of `divvy.service.schemas`, so the fake cannot drift.
 """
 
 from __future__ import annotations

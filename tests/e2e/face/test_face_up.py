@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from browser import Visit, launch
 from playwright.sync_api import expect, sync_playwright
-from test_docs import examples
+from test_face_docs import examples
 
 import divvy
 from divvy.cli.client import Client, find_target
