@@ -17,7 +17,16 @@ from divvy.errors import DivvyError
 #: Two nodes, so that placement has something to decide, whatever the number of CPUs: the jobs hardly compute.
 SAMPLE_SHAPE: Final = "2x4"
 
+#: A short window and little patience, so that shares, preemption and return are seen within minutes; and
+#: since nobody can have had a day's share yet, also accounts that are still owed may give way.
 SAMPLE_BUDGET: Final[dict[str, Any]] = {
+    "policy": {
+        "lookback": "1h",
+        "taper": "10m",
+        "patience": "10s",
+        "debug_patience": "3s",
+        "reclaim_from_owed": True,
+    },
     "accounts": {
         "research": {
             "share": 70,
@@ -31,7 +40,7 @@ SAMPLE_BUDGET: Final[dict[str, Any]] = {
             "search": {"share": 60},
             "assistant": {"share": 40},
         },
-    }
+    },
 }
 
 _FIRST: Final = 7

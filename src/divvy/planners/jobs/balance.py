@@ -22,7 +22,7 @@ class Balances:
     """Balances of one pass.
 
     Usage is the exact tapered charge in the lookback; entitlement is the larger of the same integral of
-    share x healthy capacity and of share x 24 h of present capacity, so that a new fleet, a new account or
+    share x healthy capacity and of share x 24 h (or the lookback, if shorter) of present capacity, so that a new fleet, a new account or
     a halved one behaves sanely on day one. The balance of a row is usage over entitlement: 1 is exactly
     served, less is owed.
 
@@ -59,7 +59,7 @@ class Balances:
             for row in lineage[leaf]:
                 usage[row] += charge
         self.usage = usage
-        day = DAY * capacity
+        day = min(DAY, lookback) * capacity
         if len(snapshot.epochs) == 1 or snapshot.epochs[-1].since <= now - lookback:
             base = max(snapshot.capacity.windowed(now, lookback, taper), day)
             self.entitlement = [share * base for share in shares]

@@ -68,7 +68,6 @@ class _Pass:
         self.reclaim = Reclaim(index, snapshot, self.balances, self.floors, context.now)
         self.slots = Slots(index, snapshot, self.reclaim, context.now)
         self._first = ROOT
-        self._told: set[int] = set()
         #: Shapes that found no room on free or unallocated devices since supply last grew.
         self._no_room: set[tuple[int, int, str, int]] = set()
         #: When the patience of the first job that waits for it ends.
@@ -116,10 +115,11 @@ class _Pass:
     # -- 2. allocated jobs --------------------------------------------------------------------------------
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
-        if not self.context.explain and all(map(self._idle_until, waiting)):
+        idle = [self._idle_until(account) for account in waiting]
+        if not self.context.explain and all(idle):
             # The common case of a full fleet: nothing to give, and nobody asked to be told why.
-            for account in waiting:
-                self._look_again(self._idle_until(account))
+            for until in idle:
+                self._look_again(until)
             return
         contest = Contest(self.tree, [account.row for account in waiting], self._key)
         leaf = contest.first()
@@ -162,8 +162,9 @@ class _Pass:
         row = self.slots.of(account)
         if row is not None and self._try_slot(account, row):
             return True
-        if not self.context.explain and (idle := self._idle_until(account)):
+        if idle := self._idle_until(account):
             self._look_again(idle)
+            self._tell(account)
             return False
         until = self.slots.date(account)
         self.reclaim.narrowed = self.slots.wanted = False
@@ -175,7 +176,15 @@ class _Pass:
         if not self.reclaim.narrowed and not self.slots.wanted:
             states = self.reclaim.states(account)
             self.index.idle[account.row] = Idle(self._idle_key(account), states, until)
+        self._tell(account)
         return False
+
+    def _tell(self, account: Account) -> None:
+        """Write down why the first job of an account waits, if asked for."""
+        if self.context.explain and account.queue.count:
+            head = self.index.heads(self.snapshot, account, self.now)[0]
+            patient = self.snapshot.jobs.queued[head.row] + self._patience(head) <= self.now
+            self.waits[head.row] = self.reclaim.why_not(account, head, self._first, patient=patient)
 
     def _idle_key(self, account: Account) -> IdleKey:
         """Return all that decides, donors and time apart, whether an account can start something."""
@@ -219,9 +228,6 @@ class _Pass:
             )
         if taken is None:
             self.slots.propose(account, head)
-            if self.context.explain and account.row not in self._told:
-                self._told.add(account.row)
-                self.waits[head.row] = self.reclaim.why_not(account, head, self._first)
             return False
         for run, reason, victim_balance, balance in taken.victims:
             self._preempt(run, head.row, reason, victim_balance, balance)

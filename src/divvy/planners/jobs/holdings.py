@@ -51,7 +51,9 @@ class Account:
     __slots__ = (
         "author_usage",
         "bucket",
+        "gpus",
         "interruptible",
+        "interruptible_gpus",
         "interruptible_ranks",
         "queue",
         "row",
@@ -69,6 +71,10 @@ class Account:
         self.spare = AccountQueue()
         """Unallocated jobs."""
         self.interruptible: dict[int, Run] = {}
+        self.gpus = 0
+        """Devices of its allocated runs."""
+        self.interruptible_gpus = 0
+        """Devices of those that may be taken."""
         self.interruptible_ranks: dict[Rank, int] = {}
         """How many interruptible runs there are of each rank."""
         self.running: dict[str, int] = {}

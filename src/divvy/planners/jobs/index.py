@@ -202,6 +202,7 @@ class JobIndex:
         self._move(snapshot, run, -1)
         queues = self.accounts[run.account]
         if queues.interruptible.pop(row, None) is not None:
+            queues.interruptible_gpus -= run.gpus
             queues.version += 1
             ranks = queues.interruptible_ranks
             ranks[run.rank] -= 1
@@ -227,6 +228,7 @@ class JobIndex:
             account = self.accounts[run.account]
             account.running[run.author] = account.running.get(run.author, 0) + sign * run.weight
             account.version += 1
+            account.gpus += sign * run.gpus
             account.author_usage.pop(run.author, None)
             account.queue.authors_changed()
 
@@ -309,10 +311,6 @@ class JobIndex:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""
         return self.loose.total * self._heaviest
 
-    def runs_of(self, account: Account) -> list[Run]:
-        """Return the allocated runs of an account."""
-        return [run for run in self.runs.values() if run.account == account.row and run.allocated]
-
     def spare_heads(self, account: Account) -> list[Head]:
         """Return the first unallocated job of every shape of an account, by priority and age."""
         ready = account.spare.ready()
@@ -327,6 +325,7 @@ class JobIndex:
         account = self.accounts[run.account]
         account.version += 1
         account.interruptible[run.row] = run
+        account.interruptible_gpus += run.gpus
         account.interruptible_ranks[run.rank] = account.interruptible_ranks.get(run.rank, 0) + 1
 
     def _expire(self, now: int) -> None:

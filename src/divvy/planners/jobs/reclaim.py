@@ -101,6 +101,7 @@ class Reclaim:
         self._donors: list[Account] | None = None
         self._most: float | None = None
         self._above: dict[int, float] | None = None
+        self._guarded: list[tuple[float, int, int]] | None = None
         self._claims: dict[int, _Claim] = {}
         #: Whether a search failed among fewer donors than there are, for balances that may soon differ.
         self.narrowed = False
@@ -114,6 +115,7 @@ class Reclaim:
         self._donors = None
         self._most = None
         self._above = None
+        self._guarded = None
         self._claims.clear()
 
     def donors(self) -> list[Account]:
@@ -248,31 +250,50 @@ class Reclaim:
         ranks = account.interruptible_ranks
         return bool(ranks) and rank is not None and max(ranks) > rank
 
-    def why_not(self, account: Account, head: Head, first: int) -> Wait:
-        """Return why a job that was tried could not be started; ``first`` is the account ahead of all."""
+    def why_not(self, account: Account, head: Head, first: int, *, patient: bool) -> Wait:
+        """Return why a job that was tried could not be started.
+
+        Args:
+            account: Its account.
+            head: The job.
+            first: The account ahead of all.
+            patient: Whether it has waited as long as it must before it may take devices back.
+        """
         index = self._index
-        free, loose = index.free.total, index.loose.total
+        free, loose, needed = index.free.total, index.loose.total, head.gpus
         sides = [side for side in self._claim(account).sides if self._eligible(account, side, head)]
-        reclaimable = sum(run.gpus for side in sides for run in side.donor.interruptible.values())
-        protected = sum(
-            run.gpus
-            for side in sides
-            for run in index.runs_of(side.donor)
-            if run.row not in side.donor.interruptible
-        )
+        reclaimable = sum(side.donor.interruptible_gpus for side in sides)
+        protected = self._protected(account)
         if index.free.node_size(head.model) == 0:
             reason = Reason.WAIT_MODEL
-        elif head.gpus > index.gpus_of(head.model):
+        elif needed > index.gpus_of(head.model):
             reason = Reason.WAIT_TOO_LARGE
-        elif loose + reclaimable >= head.gpus:
-            reason = Reason.WAIT_SHAPE
-        elif loose + reclaimable + protected >= head.gpus:
+        elif loose + reclaimable >= needed:
+            reason = Reason.WAIT_SHAPE if patient or loose >= needed else Reason.WAIT_PATIENCE
+        elif loose + reclaimable + protected >= needed:
             reason = Reason.WAIT_PROTECTED
         elif self._balances.of(account.row) > 1.0:
             reason = Reason.WAIT_OVERSERVED
         else:
             reason = Reason.WAIT_CAPACITY
-        return Wait(reason, head.gpus, free, reclaimable, protected, first)
+        return Wait(reason, needed, free, reclaimable, protected, first)
+
+    def _protected(self, account: Account) -> int:
+        """Return the protected devices of accounts from which an account could take once they are not.
+
+        Judged at the leaves, which is what people see; where paths part higher up the rules are stricter.
+        """
+        if self._guarded is None:
+            held, floors = self._index.held, self._floors
+            self._guarded = [
+                (self._balances.of(row), other.gpus - other.interruptible_gpus, row)
+                for row, other in self._index.accounts.items()
+                if other.gpus > other.interruptible_gpus and held[row] > floors[row] and self._has_enough(row)
+            ]
+        least = self._balances.of(account.row) + self._policy.margin
+        if self._index.held[account.row] < self._floors[account.row]:
+            least = 0.0
+        return sum(gpus for balance, gpus, row in self._guarded if balance >= least and row != account.row)
 
     # -- the rules --------------------------------------------------------------------------------------
 
