@@ -297,6 +297,7 @@ def test_a_refusal_is_problem_json_where_json_was_asked_for(divvy, home):
     problem = json.loads(ran.err)
     assert problem["code"] == "gpus-too-many"
     assert problem["faults"][0]["allowed"] == "1 to 48"
+    assert divvy("submit", "-A", LONG, "-g", "4000", "--", "run", "--json").err.startswith("error: ")
 
 
 def test_no_server_says_how_to_get_one(divvy, tmp_path, monkeypatch):
