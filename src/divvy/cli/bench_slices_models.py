@@ -63,7 +63,7 @@ def model_rows(
     yield from _mean_rows(cases)
     yield from _direction_rows(cases)
     announce("every planner x dispatcher")
-    yield from _table_rows(chosen, quick=quick)
+    yield from _table_rows(chosen[:2] if quick else chosen, quick=quick)
 
 
 def _row(case: str, contender: str, measure: str, value: float | None, unit: str, **more: Any) -> Row:

@@ -26,9 +26,9 @@ _MARGINS: Final = (0.0, 0.15, 0.3, 0.45)
 _SETTINGS: Final = ("", "growth=0.5", "growth=20", "near=2", "near=1000")
 _PRICE_MARGIN: Final = 0.3
 #: Races that each stage may spend: the work is bounded by a count, so that a plan is reproducible.
-_START: Final = 32
-_CLIMB: Final = 130
-_TUNE: Final = 80
+_START: Final = 28
+_CLIMB: Final = 90
+_TUNE: Final = 50
 #: A found layout replaces a known one only if it is this much better: less may be luck of the seeds.
 _CLEAR: Final = 1.04
 

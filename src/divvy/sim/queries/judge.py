@@ -174,7 +174,7 @@ class ReplayJudge:
                 return 0.0
             low, high = most * 0.001, probe
         else:
-            low = probe
+            low, high = self._bracket(choice, seeds, probe, most) if least > 0 else (probe, most)
         while high - low > PRECISION * low:
             middle = (low + high) / 2
             if self.meets(choice, middle, seeds):
@@ -182,6 +182,16 @@ class ReplayJudge:
             else:
                 high = middle
         return low
+
+    def _bracket(self, choice: Choice, seeds: Sequence[int], low: float, most: float) -> tuple[float, float]:
+        """Return two rates, one that holds and one that does not: most finds are only a little better."""
+        step = 1.03
+        while low * step < most:
+            if not self.meets(choice, low * step, seeds):
+                return low, low * step
+            low *= step
+            step **= 2
+        return low, most
 
     def verdict(self, choice: Choice, rate_qps: float, seeds: Sequence[int]) -> Verdict:
         """Return the latencies at a rate over all seeds together, and by bucket; `met` asks every seed."""

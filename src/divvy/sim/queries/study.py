@@ -19,7 +19,7 @@ from divvy.planners.slices.search import paris_variants
 from divvy.sim.queries.judge import ReplayJudge, Verdict
 
 #: Queries per seed: in a search, in the confirmation.
-SEARCH_QUERIES: Final = 6_000
+SEARCH_QUERIES: Final = 5_000
 CONFIRM_QUERIES: Final = 12_000
 #: The first seed of the confirmation; searches use small numbers.
 _FRESH: Final = 1_000
