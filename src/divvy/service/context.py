@@ -27,6 +27,8 @@ from divvy.service.tokens import TokenBook, unauthenticated
 MAX_STREAMS: Final = 256
 #: How long a request waits for the scheduler's verdict before it says that it is stored and pending.
 VERDICT_SECONDS: Final = 5.0
+#: Statements and the like that may be computed at once.
+MAX_HEAVY: Final = 2
 _RELOAD_SECONDS: Final = 0.02
 
 
@@ -42,8 +44,8 @@ class Service:
         statements: Makes statements.
         metrics: Counters and gauges.
         status: The rendered answer of /v1/status.
-        policy: Name shown as the scheduler's.
         streams: Open streams.
+        heavy: Held by answers that take much computing, so that a few of them leave room for the rest.
     """
 
     backend: Backend
@@ -54,6 +56,7 @@ class Service:
     metrics: Metrics
     status: Rendered
     streams: int = 0
+    heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_HEAVY))
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -83,6 +86,14 @@ class Service:
         if peer is None:
             raise unauthenticated("token-missing", "this address needs a token", "Bearer divvy_ID_SECRET")
         return local_identity(peer, self.backend.daemon_uid)
+
+    async def still_known(self, request: Request) -> bool:
+        """Return whether the caller of a long-lived answer is still known: its token may have ended."""
+        try:
+            await self.identify(request)
+        except DivvyError:
+            return False
+        return True
 
     async def _reload_tokens(self, header: str) -> None:
         """Ask the store again for a token that is not known: another process may have made it.

@@ -216,6 +216,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     },
     "budget_history": {
         "schema": "divvy.budget.history/1",
+        **_AS_OF,
         "versions": [
             {
                 "version": 3,
@@ -261,14 +262,15 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         ],
     },
     "drain": {"schema": "divvy.drain/1", "node": "node1", "state": "draining", "reason": "fan replaced"},
-    "decisions": {"schema": "divvy.decisions/1", "passes": [_PASS], "next": 418},
+    "decisions": {"schema": "divvy.decisions/1", **_AS_OF, "passes": [_PASS], "next": 418},
     "decision": {
         "schema": "divvy.decision/1",
+        **_AS_OF,
         **_PASS,
         "events": [{"event": "started", "at": 1_767_224_012.5, "job": "j000002k"}],
         "waits": 0,
     },
-    "tokens": {"schema": "divvy.tokens/1", "tokens": [_TOKEN]},
+    "tokens": {"schema": "divvy.tokens/1", **_AS_OF, "tokens": [_TOKEN]},
     "token": {"schema": "divvy.token/1", **_TOKEN, "token": "divvy_5f0c2a91d37e_SHOWN-THIS-ONCE"},
     "token_revoked": {"schema": "divvy.token.revoked/1", "id": "5f0c2a91d37e"},
 }

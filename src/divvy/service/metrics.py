@@ -25,6 +25,7 @@ from divvy.service.mirror import Mirror
 from divvy.service.ports import SchedulerHealth
 from divvy.units import HOUR, SECOND
 
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
@@ -59,7 +60,8 @@ class Metrics:
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(method, route, str(status)).inc()
+        known = method if method in _METHODS else "other"
+        self._requests.labels(known, route, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
     def text(self) -> bytes:

@@ -77,6 +77,7 @@ class Mirror:
         self._number_seen = 0
         self._changed: dict[str, int] = {}
         """Journal entry at which each live job was read."""
+        self._again: set[str] = set()
         self._loaded = False
         self._refreshing = asyncio.Lock()
         self._moved = asyncio.Condition()
@@ -96,12 +97,18 @@ class Mirror:
             UnavailableError: If the store cannot be read now; then the mirror is as it was.
         """
         async with self._refreshing:
-            await self._take_over(await run_sync(self._read, self._doubtful()))
+            again = self._doubtful()
+            try:
+                batch = await run_sync(self._read, again)
+            except DivvyError:
+                self._again.update(again)
+                raise
+            await self._take_over(batch)
 
     async def _take_over(self, batch: _Batch) -> None:
         for begin in range(0, len(batch.jobs), _ROWS_AT_ONCE):
             for job in batch.jobs[begin : begin + _ROWS_AT_ONCE]:
-                self.put(job)
+                self._apply(job)
             await asyncio.sleep(0)
         if batch.budget is not None:
             self.budget = batch.budget
@@ -114,7 +121,14 @@ class Mirror:
                 self._moved.notify_all()
 
     def put(self, job: JobRecord) -> None:
-        """Take over a job, such as one that was stored a moment ago."""
+        """Take over a job that a request has read, such as one that was stored a moment ago.
+
+        The row may be out of date by now, so it is read again with the next refresh.
+        """
+        self._again.add(job.spec.id)
+        self._apply(job)
+
+    def _apply(self, job: JobRecord) -> None:
         known = self.board.jobs.get(job.spec.id)
         if known is None or job.changed >= self._changed.get(job.spec.id, 0):
             self.board.put(job)
@@ -180,16 +194,17 @@ class Mirror:
         return self.budget
 
     def _doubtful(self) -> list[str]:
-        """Return stored jobs that the scheduler should have seen by now: it may have refused them."""
+        """Return jobs to read again: those put by requests, and those that the scheduler may have refused."""
+        again, self._again = self._again, set()
         if self.view is None:
-            return []
+            return [*again]
         limit = self.view.at - _GRACE_MS
         late = (
             name
             for name, job in self.board.unseen.items()
             if job.submitted < limit  # a loop that stands still has refused nothing
         )
-        return list(islice(late, _DOUBTS_AT_ONCE))
+        return [*again.union(islice(late, _DOUBTS_AT_ONCE))]
 
     def _read(self, doubtful: Sequence[str]) -> _Batch:
         published = self._reader.published(-1 if self.view is None else self.view.at)
@@ -197,9 +212,10 @@ class Mirror:
         changed, number = self._changed_seen, self._number_seen
         if self._loaded:
             jobs = [*self._reader.jobs_changed(changed, number)]
-            jobs += [job for name in doubtful if (job := self._reader.job(name)) is not None]
             changed = max([changed, *(job.changed for job in jobs)])
             number = max([number, *(job.number for job in jobs)])
+            # Read later than the others, so they may not move the marks: more may have changed in between.
+            jobs += [job for name in doubtful if (job := self._reader.job(name)) is not None]
         else:  # what changes while the live jobs are read is read again
             changed = next((entry.seq for entry in self._reader.passes(limit=1)), 0)
             number = next((job.number for job in self._reader.jobs(limit=1)), 0)

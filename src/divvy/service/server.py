@@ -15,6 +15,7 @@ from divvy.service.peer import PeerProtocol
 
 _SHUTDOWN_SECONDS: Final = 3
 _SWITCH_SECONDS: Final = 0.0005
+_CONNECTIONS: Final = 2_000
 _ALLOCATIONS: Final = 20_000
 
 
@@ -49,6 +50,7 @@ def make_server(app: FastAPI, ready: Callable[[], None] = lambda: None) -> uvico
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=30,
+        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         h11_max_incomplete_event_size=64 << 10,
     )

@@ -83,6 +83,10 @@ class PretendEngine:
         with self._lock:
             self._end(job, StopCause.FINISHED if code == 0 else StopCause.FAILED, code)
 
+    def running(self):
+        with self._lock:
+            return list(self._specs)
+
     def _end(self, job, cause, code):
         spec = self._specs.pop(job)
         self._news.append(Stopped(wall(), job, cause, goes_back(spec, cause), code))

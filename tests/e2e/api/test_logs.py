@@ -188,3 +188,17 @@ def test_a_pipe_a_directory_and_a_device_are_no_logs(place):
 def test_a_name_cannot_leave_the_directory(place, job):
     (place / "stdout").write_text("ok")
     assert read(place, job) is None
+
+
+def test_a_followed_log_ends_with_the_token(api, run):
+    job, place = run
+    (place / "stdout").write_text("x")
+    made = api.local.post("/v1/tokens", json={"user": "adam", "role": "admin"}).json()
+    client = api.remote(made["token"])
+    with client.stream("GET", f"/v1/jobs/{job}/logs", params={"follow": True}) as answer:
+        pieces = answer.iter_bytes()
+        assert next(pieces) == b"x"
+        api.local.delete(f"/v1/tokens/{made['id']}")
+        (place / "stdout").write_text("xsecret")
+        assert b"secret" not in b"".join(list(pieces)[1:])
+    api.wait(lambda: api.app.state.service.streams == 0)

@@ -53,3 +53,13 @@ def test_open_streams_do_not_keep_the_server_from_ending(api):
         api.thread.join(10)
         assert time.monotonic() - began < 5
         assert not api.thread.is_alive()
+
+
+def test_a_stream_ends_with_its_token(api):
+    made = api.local.post("/v1/tokens", json={"user": "vic", "role": "viewer"}).json()
+    with api.remote(made["token"]).stream("GET", "/v1/stream") as answer:
+        told = events(answer)
+        next(told)
+        api.local.delete(f"/v1/tokens/{made['id']}")
+        api.submit()
+        assert len(list(told)) < 50, "it ends by itself, at the next version"

@@ -508,7 +508,10 @@ class FakeFleet:
         }
 
     def history(self) -> dict[str, Any]:
-        return {"schema": "divvy.budget.history/1", "versions": self.versions}
+        return {"schema": "divvy.budget.history/1", **self._aged(), "versions": self.versions}
+
+    def list_tokens(self) -> dict[str, Any]:
+        return {"schema": "divvy.tokens/1", **self._aged(), "tokens": list(self.tokens.values())}
 
     def statement(
         self, account: str = "", start: float = 0, end: float = 0, *, hours: bool = False

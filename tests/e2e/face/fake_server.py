@@ -121,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
             case "POST", "tokens":
                 return fleet.create_token(body)
             case "GET", "tokens":
-                return {"schema": "divvy.tokens/1", "tokens": list(fleet.tokens.values())}
+                return fleet.list_tokens()
             case "DELETE", "tokens", name:
                 if fleet.tokens.pop(name, None) is None:
                     raise RefusedError(

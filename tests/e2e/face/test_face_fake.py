@@ -21,7 +21,7 @@ ANSWERS: list[tuple[type[BaseModel], dict]] = [
     (schemas.Statement, fleet.statement()),
     (schemas.Statement, fleet.statement(hours=True)),
     (schemas.TokenCreated, fleet.create_token(token)),
-    (schemas.Tokens, {"schema": "divvy.tokens/1", "tokens": list(fleet.tokens.values())}),
+    (schemas.Tokens, fleet.list_tokens()),
     (schemas.Drain, fleet.drain("gpu-001", "fan", undo=False)),
     (schemas.BudgetAccepted, fleet.set_share("lab.vision", {"share": 40.0, "version": 3, "reason": "less"})),
     (schemas.Cancelled, fleet.cancel("j00013")),

@@ -56,7 +56,8 @@ async def history(service: Shared, _caller: Caller) -> Response:
         }
         for record in records
     ]
-    return answer({"schema": "divvy.budget.history/1", "versions": versions})
+    now = service.now()
+    return aged({"schema": "divvy.budget.history/1", "versions": versions}, now, now)
 
 
 @router.put("/budget", summary="Change the budget", **answers(schemas.BudgetAccepted, "budget_change"))
@@ -198,4 +199,6 @@ async def statement(
         made = service.statements.make(start, end, now)
         return dump(statements.document(made, account, hours=hours))
 
-    return aged_bytes(await run_sync(make), now, service.now())
+    async with service.heavy:
+        rendered = await run_sync(make)
+    return aged_bytes(rendered, now, service.now())

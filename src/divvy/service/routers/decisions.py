@@ -13,7 +13,7 @@ from starlette.responses import Response
 from divvy.errors import NotFoundError
 from divvy.fleet.reason import TEXT, Reason
 from divvy.service import schemas
-from divvy.service.answers import answer
+from divvy.service.answers import aged
 from divvy.service.context import Caller, Service, Shared
 from divvy.service.describe import answers
 from divvy.service.identity import Identity
@@ -41,9 +41,11 @@ async def decisions(
         found = (reader.entry(record.seq) for record in passes)
         return [_head(*entry) for entry in found if entry is not None]
 
-    rows = await run_sync(read)
+    async with service.heavy:
+        rows = await run_sync(read)
     following = rows[-1]["seq"] if len(rows) == limit else None
-    return answer({"schema": "divvy.decisions/1", "passes": rows, "next": following})
+    now = service.now()
+    return aged({"schema": "divvy.decisions/1", "passes": rows, "next": following}, now, now)
 
 
 @router.get("/{seq}", summary="One pass in full", **answers(schemas.Decision, "decision"))
@@ -58,9 +60,9 @@ async def decision(seq: Annotated[int, Path(ge=0, le=_LARGEST)], service: Shared
     head = _head(record, body)
     events = [_visible(event, service, caller) for event in [*body["happened"], *body["carried_out"]]]
     plan = body.get("plan") or {}
-    return answer(
-        {"schema": "divvy.decision/1", **head, "events": events, "waits": len(plan.get("waits", ()))}
-    )
+    document = {"schema": "divvy.decision/1", **head, "events": events, "waits": len(plan.get("waits", ()))}
+    now = service.now()
+    return aged(document, now, now)
 
 
 def _head(record: PassRecord, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 import divvy
@@ -75,17 +75,17 @@ async def metrics(service: Shared, _caller: Caller) -> Response:
     responses={200: {"content": {"text/event-stream": {}}, "description": 'data: {"version": 7, "at": 1.5}'}},
     response_class=StreamingResponse,
 )
-async def stream(service: Shared, _caller: Caller) -> Response:
+async def stream(request: Request, service: Shared, _caller: Caller) -> Response:
     """Send the version and time of every published state as it comes, beginning with the present one."""
     service.require_stream()
-    return StreamingResponse(_versions(service), media_type="text/event-stream")
+    return StreamingResponse(_versions(service, request), media_type="text/event-stream")
 
 
-async def _versions(service: Service) -> AsyncIterator[bytes]:
+async def _versions(service: Service, request: Request) -> AsyncIterator[bytes]:
     async with service.streaming():
         yield b"retry: 2000\n\n"
         seen = -1
-        while True:
+        while await service.still_known(request):
             view = await service.mirror.moved_since(seen, _HEARTBEAT_SECONDS)
             if view is None:
                 yield b": still here\n\n"

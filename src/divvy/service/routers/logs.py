@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Final, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from divvy.control.board import is_over
@@ -33,6 +33,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 )
 async def logs(
     job: str,
+    request: Request,
     service: Shared,
     caller: Caller,
     *,
@@ -58,7 +59,7 @@ async def logs(
         )
     if follow:
         service.require_stream()
-        return StreamingResponse(_follow(service, record, attempt, stream, offset), media_type=_TEXT)
+        return StreamingResponse(_follow(service, request, record, attempt, stream, offset), media_type=_TEXT)
     number = attempt or record.attempt
     log = await run_sync(open_log, service.backend.home, spec.id, number, stream) if number else None
     if log is None:
@@ -78,7 +79,7 @@ def _no_log(record: JobRecord, attempt: int) -> DivvyError:
 
 
 async def _follow(
-    service: Service, record: JobRecord, attempt: int, stream: str, offset: int
+    service: Service, request: Request, record: JobRecord, attempt: int, stream: str, offset: int
 ) -> AsyncIterator[bytes]:
     """Yield what a job prints until it is over; a job that starts again is followed into its next run."""
     home, name, only = service.backend.home, record.spec.id, attempt > 0
@@ -86,7 +87,7 @@ async def _follow(
     async with service.streaming():
         log: LogFile | None = None
         try:
-            while True:
+            while await service.still_known(request):
                 # Whether more can come is asked before reading, so that nothing written in between is lost.
                 newest, over = await _progress(service, name)
                 if log is None:

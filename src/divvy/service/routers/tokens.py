@@ -14,7 +14,7 @@ from divvy.errors import Fault, InputError
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.planners.jobs.admission import printable
 from divvy.service import schemas
-from divvy.service.answers import answer
+from divvy.service.answers import aged, answer
 from divvy.service.context import Admin, Shared
 from divvy.service.describe import answers
 from divvy.service.identity import Role
@@ -32,7 +32,8 @@ _LONGEST = 3_650 * DAY
 async def listed(service: Shared, _admin: Admin) -> Response:
     """Return the tokens, without their secrets: nobody has those."""
     rows = [_row(token) for token in service.tokens.listed()]
-    return answer({"schema": "divvy.tokens/1", "tokens": rows})
+    now = service.now()
+    return aged({"schema": "divvy.tokens/1", "tokens": rows}, now, now)
 
 
 @router.post(

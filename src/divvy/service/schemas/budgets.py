@@ -36,7 +36,7 @@ class BudgetVersion(Shape):
     changes: list[BudgetChange]
 
 
-class BudgetHistory(Shape):
+class BudgetHistory(Aged):
     """The versions of the budget, newest first."""
 
     schema_: Literal["divvy.budget.history/1"] = Field("divvy.budget.history/1", alias="schema")

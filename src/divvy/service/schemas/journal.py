@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from divvy.service.schemas.shape import PlaceView, ReasonView, Shape
+from divvy.service.schemas.shape import Aged, PlaceView, ReasonView, Shape
 
 
 class Drain(Shape):
@@ -43,7 +43,7 @@ class PassView(Shape):
     decisions: list[DecisionView]
 
 
-class Decisions(Shape):
+class Decisions(Aged):
     """A page of journalled passes, newest first."""
 
     schema_: Literal["divvy.decisions/1"] = Field("divvy.decisions/1", alias="schema")
@@ -51,7 +51,7 @@ class Decisions(Shape):
     next: int | None
 
 
-class Decision(Shape):
+class Decision(Aged):
     """One journalled pass in full."""
 
     schema_: Literal["divvy.decision/1"] = Field("divvy.decision/1", alias="schema")
@@ -77,7 +77,7 @@ class TokenView(Shape):
     last_used_at: float | None
 
 
-class Tokens(Shape):
+class Tokens(Aged):
     """All tokens."""
 
     schema_: Literal["divvy.tokens/1"] = Field("divvy.tokens/1", alias="schema")

@@ -39,9 +39,6 @@ class Problem(Shape):
     detail: str
     code: str
     faults: list[FaultView]
-    version: int | None = Field(
-        default=None, description="Present budget version, where a stale one was given."
-    )
 
 
 class ReasonView(Shape):
