@@ -122,7 +122,8 @@ def test_a_follower_that_goes_away_is_forgotten(api, run):
     (place / "stdout").write_text("x")
     before = open_files()
     with api.local.stream("GET", f"/v1/jobs/{job}/logs", params={"follow": True}) as answer:
-        assert next(answer.iter_bytes()) == b"x"
+        pieces = answer.iter_bytes()
+        assert next(pieces) == b"x"
         assert api.app.state.service.streams == 1
     api.wait(lambda: api.app.state.service.streams == 0)
     api.wait(lambda: open_files() <= before)
