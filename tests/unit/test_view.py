@@ -3,7 +3,7 @@ import json
 import pytest
 
 from divvy.control.state import FleetState
-from divvy.control.view import View, describe, entitlement
+from divvy.control.view import View, describe
 from divvy.fleet.budget import parse_budget
 from divvy.fleet.decision import Plan, Standing, Wait
 from divvy.fleet.event import NodeChanged, Placed, SlotHeld, Started, Submitted
@@ -67,10 +67,25 @@ def test_waits_and_authors_are_named_not_numbered():
     assert view.authors == {"lab.vision": {"ada": 12 * HOUR}}, "six hours had, and an hour for what runs"
 
 
+def described(now):
+    snapshot = a_state().snapshot
+    return {
+        account.path: account
+        for account in describe(snapshot, Plan(snapshot.version, now), now, "budget").accounts
+    }
+
+
 def test_a_new_account_is_owed_a_day_of_its_share_at_least():
-    assert entitlement(a_state().snapshot, "lab.language", T0 + HOUR) == 0.4 * 8 * DAY
+    assert described(T0 + HOUR)["lab.language"].entitlement == pytest.approx(0.4 * 8 * DAY)
 
 
 def test_entitlement_grows_with_the_capacity_of_the_window():
-    owed = entitlement(a_state().snapshot, "lab.language", T0 + 3 * DAY)
-    assert owed == pytest.approx(0.4 * 8 * 3 * DAY)
+    assert described(T0 + 3 * DAY)["lab.language"].entitlement == pytest.approx(0.4 * 8 * 3 * DAY)
+
+
+def test_without_a_standing_the_balance_is_usage_over_entitlement():
+    account = described(T0 + 3 * DAY)["lab.vision"]
+    assert (account.rank, account.floor) == (-1, -1)
+    assert (
+        account.balance == pytest.approx(account.usage / account.entitlement) == pytest.approx(6 / (0.6 * 8))
+    )

@@ -13,12 +13,13 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from divvy.fleet.account import ROOT
-from divvy.fleet.decision import Plan, Standing
+from divvy.fleet.decision import Plan
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
-from divvy.units import DAY, HOUR
+from divvy.planners.jobs.balance import Balances
+from divvy.units import HOUR
 
 #: What an account without a share counts as, so that it comes last and the number stays finite.
 _NO_SHARE: Final = 1e9
@@ -196,64 +197,45 @@ def describe(snapshot: Snapshot, plan: Plan, now: int, planner: str) -> View:
     )
 
 
-def entitlement(snapshot: Snapshot, path: str, now: int) -> float:
-    """Return what the window owes an account, charge (budgets.md, "The model").
-
-    The integral of share x healthy capacity over the window, with the same taper as usage, but at least
-    its share of a day of present capacity, so that a new or a halved account behaves sanely.
-    """
-    policy, capacity = snapshot.policy, snapshot.capacity
-    owed = 0.0
-    for epoch, until in zip(
-        snapshot.epochs, [*(later.since for later in snapshot.epochs[1:]), now], strict=True
-    ):
-        row = epoch.tree.row.get(path)
-        if row is not None:
-            part = capacity.windowed_part(now, policy.lookback, policy.taper, epoch.since, until)
-            owed += float(epoch.tree.share[row]) * part
-    present = snapshot.tree.row.get(path)
-    share = float(snapshot.tree.share[present]) if present is not None else 0.0
-    return max(owed, share * capacity.rate * DAY)
-
-
 def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, ...]:
     tree, policy = snapshot.tree, snapshot.policy
     standings = {standing.account: standing for standing in plan.standings}
-    usage, spare = (
-        [history.windowed(now, policy.lookback, policy.taper) for history in histories]
-        for histories in (snapshot.usage, snapshot.unallocated)
-    )
+    shares = [float(share) for share in tree.share]
+    balances = Balances(snapshot, now, snapshot.capacity.rate, shares)
+    spare = [history.windowed(now, policy.lookback, policy.taper) for history in snapshot.unallocated]
     sums = [[0, 0, 0, 0] for _ in tree.paths]
     for row, seen in standings.items():
         if not tree.children[row]:
             sums[row] = [seen.held, seen.unallocated, seen.waiting, seen.waiting_gpus]
     for row in range(len(tree) - 1, ROOT, -1):
         above = tree.parent[row]
-        usage[above] += usage[row]
         spare[above] += spare[row]
         sums[above] = [a + b for a, b in zip(sums[above], sums[row], strict=True)]
-    return tuple(
-        _account(snapshot, row, standings.get(row), sums[row], usage[row], spare[row], now)
-        for row in range(ROOT + 1, len(tree))
-    )
+    accounts: list[AccountSight] = []
+    for row in range(ROOT + 1, len(tree)):
+        standing = standings.get(row)
+        held, unallocated, waiting, waiting_gpus = sums[row]
+        accounts.append(
+            AccountSight(
+                tree.paths[row],
+                standing.rank if standing is not None else -1,
+                _finite(standing.balance if standing is not None else balances.of(row)),
+                _finite(standing.floor if standing is not None else -1.0),
+                held,
+                unallocated,
+                waiting,
+                waiting_gpus,
+                balances.entitlement[row],
+                balances.usage[row],
+                spare[row] / shares[row] if shares[row] > 0 else spare[row] * _NO_SHARE,
+            )
+        )
+    return tuple(accounts)
 
 
-def _account(
-    snapshot: Snapshot, row: int, seen: Standing | None, sums: list[int], used: float, spare: float, now: int
-) -> AccountSight:
-    path, share = snapshot.tree.paths[row], float(snapshot.tree.share[row])
-    owed = entitlement(snapshot, path, now)
-    if seen is not None:
-        rank = seen.rank
-        balance = seen.balance if isfinite(seen.balance) else -1.0
-        floor = seen.floor if isfinite(seen.floor) else -1.0
-    else:
-        balance, rank, floor = (used / owed if owed > 0 else -1.0), -1, -1
-    held, unallocated, waiting, waiting_gpus = sums
-    over_share = spare / share if share > 0 else spare * _NO_SHARE
-    return AccountSight(
-        path, rank, balance, floor, held, unallocated, waiting, waiting_gpus, owed, used, over_share
-    )
+def _finite(value: float) -> float:
+    """Return a number as JSON can hold it; an account that is owed nothing has no balance."""
+    return value if isfinite(value) else -1.0
 
 
 def _authors(snapshot: Snapshot, now: int) -> dict[str, dict[str, float]]:
