@@ -12,7 +12,14 @@ from typer.testing import CliRunner
 from divvy.cli.slices import verb
 
 DOCS = Path(__file__).parents[2] / "docs"
-NEEDS_HARDWARE = ("--server", "p.csv", "resnet50.csv", "apply plan.json  ", "apply plan.json --yes")
+NEEDS_HARDWARE = (
+    "sizes.txt",
+    "--server",
+    "p.csv",
+    "resnet50.csv",
+    "apply plan.json  ",
+    "apply plan.json --yes",
+)
 
 
 def commands(page):

@@ -285,3 +285,24 @@ def profile(
             "missing", f"{missing} is needed", path=missing, fix="or look at one: --check FILE"
         )
     run_profile(server, model, batches, gpcs, processes, repeats, free, to, output)
+
+
+@verb.command("drift")
+def drift(
+    plan: Path = typer.Argument(help="Plan that is in force: the JSON of divvy slices plan."),
+    seen: Path = typer.Option(..., "--seen", help="Batch sizes seen: one per line, or batch,count."),
+    rate: float = typer.Option(..., "--rate", min=0, help="Queries per second seen."),
+    new: Path | None = typer.Option(None, "--new", help="A new plan, made for the traffic seen."),
+    hysteresis: float = typer.Option(0.1, "--hysteresis", min=0, help="Margin of the new plan."),
+    horizon: float = typer.Option(86_400.0, "--horizon", min=0, help="Seconds that the traffic will stay."),
+    since: float = typer.Option(1e9, "--since", min=0, help="Seconds since the last change."),
+    change: str = typer.Option("server", "--change", help="What is restarted: bare | server | kubernetes."),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+) -> None:
+    """Say whether traffic has moved away from a plan, and whether a new plan pays for its change."""
+    from divvy.cli.slice_drift import Patience, run_drift
+
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    run_drift(plan, seen, rate, new, Patience(hysteresis, horizon, since), change, output)

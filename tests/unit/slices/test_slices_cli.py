@@ -219,3 +219,30 @@ def test_bench_rows_have_the_schema():
     assert set(row("a", "b", "c", 1.0, "s")) == {
         "case", "contender", "measure", "value", "unit", "interval", "n", "target", "met", "note",
     }  # fmt: skip
+
+
+def test_drift_and_the_price_of_a_change(tmp_path):
+    plans = {}
+    for name, planner in (("old", "homogeneous:7"), ("new", "homogeneous:3")):
+        plans[name] = tmp_path / f"{name}.json"
+        text = run(
+            "plan", "--profile", "fitted:bert", "--planner", planner, "--dispatcher", "fifs", *FAST, "--json"
+        )
+        plans[name].write_text(text)
+    same = tmp_path / "same.txt"
+    weights = json.loads(plans["old"].read_text())["batches"]
+    same.write_text("".join(f"{batch},{max(1, round(weight * 5000))}\n" for batch, weight in weights.items()))
+    rate = str(json.loads(plans["old"].read_text())["rate_qps"])
+    steady = json.loads(run("drift", str(plans["old"]), "--seen", str(same), "--rate", rate, "--json"))
+    assert not steady["significant"]
+    other = tmp_path / "other.txt"
+    other.write_text("1\n" * 500)
+    arguments = ["drift", str(plans["old"]), "--seen", str(other), "--rate", "60", "--new", str(plans["new"])]
+    moved = json.loads(run(*arguments, "--json"))
+    assert moved["significant"]
+    assert set(moved["decision"]) == {"change", "text"}
+    assert moved["lost_gpc_seconds"] == 7 * 70
+    assert not json.loads(run(*arguments, "--since", "5", "--json"))["decision"]["change"]
+    assert "drift" in run(*arguments)
+    other.write_text("x\n0,1\n")
+    assert len(refused("drift", str(plans["old"]), "--seen", str(other), "--rate", "1").faults) == 2

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from divvy.errors import InputError
 from divvy.perf.latency import INFEASIBLE, LatencyProfile
+from divvy.sim.queries.kernel import compile_kept
 
 Ints = NDArray[np.int64]
 
@@ -48,7 +48,6 @@ def processes_of(profile: LatencyProfile, index: int, size: int, processes: int,
     return [Process(index, batch, tuple(times))] * processes
 
 
-@njit(cache=True, nogil=True)
 def _run(arrivals: Any, limits: Any, times: Any, order: Any, full: Any, finish: Any, ran: Any) -> None:
     """Serve in order of arrival: the process that can start first, among idle ones the first in `order`."""
     n, head = arrivals.shape[0], 0
@@ -75,6 +74,9 @@ def _run(arrivals: Any, limits: Any, times: Any, order: Any, full: Any, finish: 
         head += taken
 
 
+_fast_run = compile_kept(_run)
+
+
 def serve(arrivals: Ints, processes: Sequence[Process], *, full: bool = False) -> tuple[Ints, Ints]:
     """Return the end and the process of every query.
 
@@ -90,7 +92,7 @@ def serve(arrivals: Ints, processes: Sequence[Process], *, full: bool = False) -
     limits = np.array([process.limit for process in processes], np.int64)
     order = np.argsort(times[:, 1] if not full else times[np.arange(len(processes)), limits], kind="stable")
     finish, ran = np.empty_like(arrivals), np.empty_like(arrivals)
-    _run(arrivals, limits, times, order, full, finish, ran)
+    _fast_run(arrivals, limits, times, order, full, finish, ran)
     return finish, ran
 
 

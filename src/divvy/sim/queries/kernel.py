@@ -66,6 +66,15 @@ class Allowance:
     late: Ints
 
 
+def compile_kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function compiled, its machine code kept on disk where some place for it can be written."""
+    try:
+        kept: Callable[..., Any] = njit(function, cache=True, nogil=True)
+    except RuntimeError:  # neither the tree nor a cache directory can be written: compile in every process
+        kept = njit(function, nogil=True)
+    return kept
+
+
 def _compiled(loop: Callable[..., Any], names: dict[str, Any]) -> Callable[..., Any]:
     """Return a loop compiled with the given functions filled in, kept on disk between runs.
 
@@ -81,8 +90,7 @@ def _compiled(loop: Callable[..., Any], names: dict[str, Any]) -> Callable[..., 
     copy = FunctionType(plain.__code__, scope, plain.__name__)
     copy.__qualname__ = f"{plain.__name__}_{zlib.crc32(code):08x}"
     copy.__module__ = plain.__module__
-    jitted: Callable[..., Any] = njit(copy, cache=True, nogil=True)
-    return jitted
+    return compile_kept(copy)
 
 
 #: The loops' own parts, compiled with them.

@@ -72,6 +72,7 @@ def plan_document(
         "slo_ms": request.slo_us / 1e3,
         "percentile": request.percentile,
         "per_bucket": request.per_bucket,
+        "batches": {str(batch): round(weight, 6) for batch, weight in request.batches.weights},
         "layout": layout_rows(plan.layouts),
         "rate_qps": round(proof.rate_qps, 3),
         **verdict_rows(proof.verdict),
