@@ -178,6 +178,9 @@ broken
     assert link(topo, "LEAF", "node1/mlx5_0").gb_per_s == 50.0
     assert link(topo, "LEAF", "node2/mlx5_0").gb_per_s == 25.0
     assert {"cable-speed", "line-unreadable"} <= codes(topo)
+    cut = build([("ib", dump[: dump.index("Ca")])])
+    assert link(cut, "LEAF", "node2/mlx5_0").gb_per_s == 25.0
+    assert codes(cut) == {"end-undescribed"}
 
 
 @pytest.mark.parametrize("text", [NCCL, HWLOC])

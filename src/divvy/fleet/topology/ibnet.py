@@ -25,6 +25,7 @@ _HEAD: Final = re.compile(r'^(Switch|Ca|Rt)\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
 _PORT: Final = re.compile(
     r'^\[(\d+)\](?:\([0-9a-fA-F]+\))?\s+"([^"]+)"\[(\d+)\](?:\([0-9a-fA-F]+\))?\s*#(.*?)(\d+)x([A-Z]+[0-9]*)\s*$'
 )
+_QUOTED: Final = re.compile(r'"([^"]*)"')
 _HOST: Final = re.compile(r"^(\S+)\s+(\S+)$")
 _DUMP = "run ibnetdiscover again and save its whole output"
 _IBSTAT_CA: Final = re.compile(r"^CA '([^']+)'")
@@ -41,6 +42,7 @@ def read_ibnet(name: str, text: str) -> Reading:
     reading = Reading(name, "ibnetdiscover", tree=True, cluster=True)
     ports: dict[tuple[str, int], tuple[str, int, float, str, int]] = {}
     titles: dict[str, tuple[str, str]] = {}
+    named: dict[str, tuple[str, str]] = {}
     current = ""
     for number, line in enumerate(text.splitlines(), start=1):
         head = _HEAD.match(line)
@@ -64,10 +66,20 @@ def read_ibnet(name: str, text: str) -> Reading:
                     _DUMP,
                 )
                 continue
+            words = _QUOTED.search(port.group(4))
+            named[there] = ("Switch" if there.startswith("S-") else "Ca", words.group(1) if words else "")
             ports[current, here] = (there, far, gbit, f"{port.group(5)}x{port.group(6)}", number)
     if not titles:
         raise InputError.one("unreadable", f"{name} holds no switch and no adapter", path=name, fix=_DUMP)
-    names = _vertices(titles, reading)
+    missing = {guid: title for guid, title in named.items() if guid not in titles}
+    if missing:
+        reading.warn(
+            "end-undescribed",
+            f"{len(missing)} ends, such as {next(iter(missing))}",
+            "they are named by their cables only (is the dump cut off?); their other cables are unknown",
+            _DUMP,
+        )
+    names = _vertices(titles | missing, reading)
     _cables(ports, names, reading)
     return reading
 
@@ -119,14 +131,6 @@ def _cables(
             continue
         done.add(cable)
         back = ports.get((far_guid, far_port))
-        if far_guid not in names:
-            reading.warn(
-                "end-missing",
-                f"line {line}",
-                f"{far_guid} is not described in the dump; the cable is left out",
-                _DUMP,
-            )
-            continue
         if back is not None and (back[0], back[1]) != (guid, port):
             reading.warn(
                 "cable-contradicts",

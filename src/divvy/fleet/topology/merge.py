@@ -238,7 +238,8 @@ def _complete(base: Reading, *, grace: bool) -> None:
             if first.machine == second.machine and tuple(sorted((a, b))) not in linked:
                 facts = dict(first.facts)
                 vendor = facts.get("vendor", "")
-                family, model = (int(facts.get(k, "0") or 0) for k in ("familyid", "modelid"))
+                numbers = [facts.get(k, "") for k in ("familyid", "modelid")]
+                family, model = (int(n) if n.isdigit() else 0 for n in numbers)
                 speed, why = socket_speed(vendor, family, model)
                 base.links.append(Link(a, b, LinkKind.SOCKET, speed, Source(Origin.DEFAULT, why), 0.3))
     if any(link.b == FABRIC for link in base.links):

@@ -142,7 +142,13 @@ def _nvlinks(reading: Reading, builder: TreeBuilder, cpus: list[Element], nodes:
     to_switch: dict[str, int] = defaultdict(int)
     direct: dict[tuple[str, str], int] = {}
     rates: dict[str, tuple[float, Source, LinkKind]] = {}
-    elements = [(pci, gpu) for cpu in cpus for pci in cpu.iter("pci") for gpu in pci.findall("gpu")]
+    elements = [
+        (pci, gpu)
+        for cpu in cpus
+        for pci in cpu.iter("pci")
+        for gpu in pci.findall("gpu")
+        if pci.get("busid", "").lower() in nodes  # in a damaged file a pci may stand where none belongs
+    ]
     for pci, gpu in elements:
         bus = pci.get("busid", "").lower()
         here = builder.name(f"GPU{nodes[bus].gpu}")

@@ -47,7 +47,7 @@ def kind_of(text: str) -> str:
         is_nccl = re.search(r"<system|<cpu", text) is not None
         return "hwloc" if re.search(r"<topology[\s>]|<object\s", text) else "nccl" if is_nccl else ""
     if re.match(r"\{|\[\s*[\]{]", head):
-        return "json"
+        return "json" if re.search(r'"src_host"|"metadata"\s*:', text) else ""
     return next((kind for kind, mark in _MARKS if mark.search(text)), "")
 
 

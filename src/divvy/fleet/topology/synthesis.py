@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from typing import Final
@@ -16,6 +17,7 @@ from divvy.fleet.topology.speeds import (
     PCIE_LANE_GB_PER_S,
 )
 
+_SPAN: Final = re.compile(r"(\d+)-(\d+)", re.ASCII)
 _GRACE_CORES: Final = 72
 _NIC_GBIT: Final = {8.0: 100.0, 16.0: 200.0, 32.0: 400.0}
 _SOCKET: Final = {8.0: 10.0, 16.0: 16.0, 32.0: 22.0}
@@ -137,7 +139,7 @@ def is_grace(reading: Reading) -> bool:
     if any(dict(v.facts).get("gpu_numa_id", "N/A").isdigit() for v in gpus):
         return True
     spans = [dict(v.facts).get("cpu_affinity", "") for v in gpus]
-    ranges = [span.split("-") for span in spans if span.count("-") == 1 and "," not in span]
+    ranges = [match.groups() for span in spans if (match := _SPAN.fullmatch(span)) is not None]
     has_18 = any(nvlinks(label) == 18 for label in reading.labels.values())
     return (
         bool(ranges) and has_18 and all(int(last) - int(first) + 1 == _GRACE_CORES for first, last in ranges)

@@ -107,7 +107,8 @@ def _block(
     where = f"blocks[{position}]"
     if not nodes:
         reading.warn("block-empty", where, "the block has no nodes", _FIX)
-    notes = block.get("annotations") or block.get("labels") or {}
+    notes = block.get("annotations") or block.get("labels")
+    notes = notes if isinstance(notes, dict) else {}
     domain = next((str(v) for k, v in notes.items() if "accelerator" in str(k) or "clique" in str(k)), "")
     gpus = 4 if len(nodes) == _NVL72_NODES else 8
     for node in nodes:
