@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
-from divvy.errors import InputError
+from divvy.errors import DivvyError, InputError
 from divvy.fleet.topology.graph import Kind, LinkKind, Topology
 from divvy.fleet.topology.picture import draw
 from divvy.fleet.topology.read import build
@@ -189,3 +190,27 @@ def test_pictures_are_whole_svg(text):
     assert picture.startswith("<svg")
     assert picture.rstrip().endswith("</svg>")
     assert "GPU1" in picture
+
+
+MODEL = "switches:\n  s: {switches: [a]}\nblocks:\n- switch: a\n  nodes: ['n[1-2]']\n  annotations:\n    accelerator.x/domain: d\n"
+
+
+@pytest.mark.parametrize("text", [NCCL, HWLOC, MODEL, MEASURED, IBSTAT, PEERS], ids=lambda t: t[:12].strip())
+def test_damage_is_refused_or_reported_but_never_crashes(text):
+    for seed in range(150):
+        rng = random.Random(seed)
+        spoilt = text
+        for _ in range(rng.randint(1, 5)):
+            at = rng.randrange(len(spoilt))
+            junk = rng.choice(["", "0", "x", '"', "<", ">", ":", "-", "[", "{", "\n", " "])
+            spoilt = spoilt[:at] + junk + spoilt[at + rng.randint(0, 9) :] or "x"
+        try:
+            topo = build(
+                [("base", NCCL), ("spoilt", spoilt)]
+                if text in (MEASURED, IBSTAT, PEERS)
+                else [("spoilt", spoilt)]
+            )
+        except DivvyError:
+            continue
+        assert all(k.a in topo.vertices and k.b in topo.vertices for k in topo.links)
+        draw(topo)

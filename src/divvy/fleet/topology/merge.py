@@ -68,6 +68,7 @@ def merge(readings: Sequence[Reading]) -> Topology:
             Finding("no-devices", base.name, text, "check that the file is whole and of the right machine")
         )
     _complete(base, grace=grace)
+    _drop_dangling(base, findings)
     for reading in readings:
         apply_ports(base, reading, findings)
         apply_measured(base, reading, findings)
@@ -244,6 +245,18 @@ def _complete(base: Reading, *, grace: bool) -> None:
                 base.links.append(Link(a, b, LinkKind.SOCKET, speed, Source(Origin.DEFAULT, why), 0.3))
     if any(link.b == FABRIC for link in base.links):
         base.vertices[FABRIC] = Vertex(FABRIC, Kind.FABRIC)
+
+
+def _drop_dangling(base: Reading, findings: list[Finding]) -> None:
+    """Leave out links to vertices that a damaged file has lost."""
+    lost = [link for link in base.links if not {link.a, link.b} <= base.vertices.keys()]
+    for link in lost:
+        text = "one end is not in the file; the link is left out"
+        findings.append(
+            Finding("link-dangling", f"{base.name}: {link.a} - {link.b}", text, "save the file again")
+        )
+    if lost:
+        base.links = [link for link in base.links if link not in lost]
 
 
 def _peering(base: Reading, *, allowed: bool) -> Peering:
