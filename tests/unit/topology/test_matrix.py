@@ -150,3 +150,22 @@ def test_damage_never_gives_a_wrong_link_in_silence(seed):
         assert any(a in f.where and b in f.where for f in reading.findings), (a, b, label, lines)
     if any(pair not in reading.labels for pair in TRUTH):
         assert reading.findings
+
+
+def test_m_and_mp_of_one_machine_do_not_contradict():
+    both = [("m", CLEAN), ("mp", CLEAN.replace("NV4 ", "PIX "))]
+    for inputs in (both, both[::-1]):
+        topo = build(inputs)
+        assert topo.label("GPU0", "GPU1") == "NV4"
+        assert any(link.kind == "nvlink" for link in topo.links)
+        assert "inputs-disagree" not in {f.code for f in topo.findings}
+    other = build([("m", CLEAN), ("n", CLEAN.replace("SYS     PIX     SYS", "SYS     NODE    SYS"))])
+    assert "inputs-disagree" in {f.code for f in other.findings}
+
+
+def test_grace_reaches_its_nics_as_its_own():
+    text = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    text += "GPU0\t X \tNV18\tNODE\t0-71\t0\t4\nGPU1\tNV18\t X \tSYS\t72-143\t1\t12\nNIC0\tNODE\tSYS\t X \n"
+    topo = build([("g", text)])
+    assert topo.peering.socket_gb_per_s == 450.0
+    assert any(link.kind == "c2c" and link.a == "GPU0" for link in topo.links)

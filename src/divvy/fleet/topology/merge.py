@@ -181,9 +181,15 @@ def _overlay_labels(
         findings.extend(extra.findings)
         findings[:] = [f for f in findings if f.code != "nvlink-unknown"]
     tree = known or tree_labels(base.vertices, base.links, nccl=base.form.startswith("NCCL"))
+    # Of two matrices, one without any NVLink is of topo -mp: it shows PCIe where the other shows NVLink.
+    is_mp = bool(known) and not (any(map(nvlinks, labels.values())) and any(map(nvlinks, known.values())))
     for pair, label in labels.items():
         mine_label = tree.get(pair) or tree.get((pair[1], pair[0]))
-        if mine_label and not _compatible(mine_label, label):
+        if (
+            mine_label
+            and not _compatible(mine_label, label)
+            and not (is_mp and nvlinks(mine_label) != nvlinks(label))
+        ):
             findings.append(
                 Finding(
                     "inputs-disagree",
@@ -269,6 +275,10 @@ def _peering(base: Reading, *, allowed: bool) -> Peering:
         ),
         default=31.507692,
     )
+    coherent = [link.gb_per_s for link in base.links if link.kind is LinkKind.C2C]
+    if coherent:  # Grace: the processor reaches GPU memory as its own (NCCL issue 1579)
+        far = [link.gb_per_s for link in base.links if link.kind is LinkKind.SOCKET]
+        return Peering(max(coherent), min(far, default=max(coherent)), allowed)
     socket = round(PEER_SHARE_OF_LINK * widest, 3)
     between = [link.gb_per_s for link in base.links if link.kind is LinkKind.SOCKET]
     return Peering(socket, min([CROSS_PEER_GB_PER_S, *between]), allowed)

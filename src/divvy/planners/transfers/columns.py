@@ -15,7 +15,7 @@ itself and never over the planner's own candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -63,7 +63,6 @@ class Split:
     gigabytes: NDArray[np.float64]
     windows: list[float]
     rounds: int = 0
-    duals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 class Network:
