@@ -120,6 +120,16 @@ def test_the_tutorial_does_what_it_says(real, up):
     assert "trying it out" in said["divvy budget history"]
 
 
+def test_the_five_minutes_of_the_readme_do_what_they_say(real):
+    for job in real("queue", "--state", "running", "-q").stdout.split():
+        real("cancel", job)
+    for command in examples("../README.md"):
+        ran = real(*shlex.split(command)[1:])
+        assert ran.returncode == 0, f"{command}\n{ran.stderr}"
+        if command.startswith("divvy logs"):
+            assert ran.stdout == "hello from a budget\n"
+
+
 def test_a_job_runs_where_it_was_submitted_and_its_exit_code_comes_back(real, tmp_path):
     script = 'pwd; echo "$GREETING $1"; echo oops >&2; exit 3'
     ran = real(

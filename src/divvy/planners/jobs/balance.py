@@ -22,9 +22,9 @@ class Balances:
     """Balances of one pass.
 
     Usage is the exact tapered charge in the lookback; entitlement is the larger of the same integral of
-    share x healthy capacity and of share x 24 h (or the lookback, if shorter) of present capacity, so that a new fleet, a new account or
-    a halved one behaves sanely on day one. The balance of a row is usage over entitlement: 1 is exactly
-    served, less is owed.
+    share x healthy capacity and of share x 24 h (or the lookback, if shorter) of present capacity, so that
+    a new fleet, a new account or a halved one behaves sanely on day one. The balance of a row is usage
+    over entitlement: 1 is exactly served, less is owed.
 
     Usage is read at the last full tick, and every run that began since counts with its whole minimum
     runtime (its entry charge). So the first account cannot take everything between two ticks, and the
