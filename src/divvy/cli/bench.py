@@ -1,0 +1,158 @@
+"""divvy bench: measure what the documentation claims, beside what others publish."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from divvy.cli.options import AsJson, NoTruncate, Quiet
+from divvy.cli.render import NONE, Cell, Column, Output, Span
+from divvy.errors import NotFoundError
+
+SCHEMA: Final = "divvy.bench/1"
+
+#: Benchmarks by name: the module with ``rows(*, quick, announce)``, and what it is about. A new one is a
+#: file and a line here. A benchmark that can be run in parts takes ``parts`` too and names them in PARTS.
+BENCHMARKS: Final = {
+    "core": ("divvy.cli.bench_core", "replays, the time of a pass, the API, the live system"),
+    "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
+    "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
+}
+
+_COLUMNS: Final = (
+    Column("CASE"),
+    Column("CONTENDER", drop=2),
+    Column("MEASURE"),
+    Column("VALUE", right=True),
+    Column("UNIT"),
+    Column("TARGET", right=True),
+    Column("MET"),
+    Column("N", right=True, drop=3),
+    Column("NOTE", shrink=12, drop=1),
+)
+
+Announce = Callable[[str], None]
+
+
+def _complete_name(incomplete: str) -> list[str]:
+    return [name for name in BENCHMARKS if name.startswith(incomplete)]
+
+
+def verb(
+    name: str = typer.Argument(
+        help=f"One of: {', '.join(BENCHMARKS)}.", metavar="NAME", autocompletion=_complete_name
+    ),
+    quick: bool = typer.Option(False, "--quick", help="A smaller run of at most a minute, the same rows."),
+    part: list[str] = typer.Option([], "--part", help="Only this part (repeat for more); core has parts."),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    no_truncate: NoTruncate = False,
+) -> None:
+    """Measure a part of Divvy on this machine: one row per figure, missed targets included.
+
+    The first line tells the machine and how busy it was: figures of a busy machine are worse than its best.
+    """
+    found = measure(name, quick=quick, parts=part)
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if not output.machine(found, (f"{row['case']}: {row['measure']}" for row in found["rows"])):
+        _print(output, found)
+
+
+def measure(name: str, *, quick: bool = False, parts: Sequence[str] = ()) -> dict[str, Any]:
+    """Run a benchmark and return its report.
+
+    Raises:
+        NotFoundError: If there is no such benchmark or part; the valid names are listed.
+    """
+    if name not in BENCHMARKS:
+        raise NotFoundError.one(
+            "bench-unknown",
+            f"no benchmark {name!r}",
+            path="NAME",
+            allowed="; ".join(f"{known}: {about}" for known, (_, about) in BENCHMARKS.items()),
+            fix="choose one of these",
+        )
+    module = import_module(BENCHMARKS[name][0])
+    known = getattr(module, "PARTS", {})
+    if unknown := [part for part in parts if part not in known]:
+        raise NotFoundError.one(
+            "bench-part-unknown",
+            f"no part {unknown[0]!r} of {name}",
+            path="--part",
+            allowed=", ".join(known) or f"{name} has no parts",
+            fix="choose one of these, or leave --part out",
+        )
+    choice = {"parts": tuple(parts)} if known else {}
+    machine = describe_machine()
+    with _announcing() as announce:
+        rows = list(module.rows(quick=quick, announce=announce, **choice))
+    return {"schema": SCHEMA, "name": name, "machine": machine, "rows": rows}
+
+
+def describe_machine() -> str:
+    """Return the processor, the system and how busy it is right now."""
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{_processor()}, {os.cpu_count()} CPUs, {platform.system()} {platform.release()},"
+        f" Python {platform.python_version()}, load average {load} at the start"
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+@contextmanager
+def _announcing() -> Iterator[Announce]:
+    """Show on a terminal what is being measured; yield the function to tell."""
+    if not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
+
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        yield status.update
+
+
+def _print(output: Output, report: dict[str, Any]) -> None:
+    screen = output.screen
+    screen.line(Span(f"{report['name']}: {report['machine']}", "dim"))
+    screen.table(_COLUMNS, [_cells(row) for row in report["rows"]])
+    missed = sum(row["met"] is False for row in report["rows"])
+    aimed = sum(row["met"] is not None for row in report["rows"])
+    screen.line(f"{aimed - missed} of {aimed} targets met")
+
+
+def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
+    met: Cell = {True: Span("yes", "green"), False: Span("no", "red"), None: NONE}[row["met"]]
+    return (
+        row["case"],
+        row["contender"],
+        row["measure"],
+        _number(row["value"]),
+        row["unit"],
+        _number(row["target"]),
+        met,
+        str(row["n"]),
+        row["note"],
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
