@@ -138,7 +138,7 @@ def _print(output: Output, report: dict[str, Any]) -> None:
 
 
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
-    met: Cell = {True: Span("yes", "green"), False: Span("no", "red"), None: NONE}[row["met"]]
+    known: dict[bool | None, Cell] = {True: Span("yes", "green"), False: Span("no", "red"), None: NONE}
     return (
         row["case"],
         row["contender"],
@@ -146,7 +146,7 @@ def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
         _number(row["value"]),
         row["unit"],
         _number(row["target"]),
-        met,
+        known[row["met"]],
         str(row["n"]),
         row["note"],
     )

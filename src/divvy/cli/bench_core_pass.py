@@ -128,6 +128,6 @@ def _conditions(crowd: Crowd, plans: Sequence[Plan], events: int) -> str:
     return (
         f"{crowd.gpus:,} devices on {crowd.nodes:,} nodes, {crowd.accounts} leaf accounts in"
         f" {len(crowd.levels)} levels, {crowd.pending:,} pending; {_STEP // SECOND} s between passes,"
-        f" per pass {events / count:.1f} events, {starts:.1f} starts, {taken:.1f} preemptions, {held:.2f} slots,"
-        f" {waits:.0f} waits explained"
+        f" per pass {events / count:.1f} events, {starts:.1f} starts, {taken:.1f} preemptions, {held:.2f}"
+        f" slots, {waits:.0f} waits explained"
     )
