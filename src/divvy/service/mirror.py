@@ -27,6 +27,8 @@ from divvy.service.ports import BudgetRecord, JobRecord, Reader
 
 LIVE: Final = (None, *(phase for phase in Phase if not phase.terminal))
 POLL_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = 1.0
+_EVERYTHING_EACH: Final = 10
 _ROWS_AT_ONCE: Final = 256
 _EVERYTHING: Final = 10_000_000
 _GRACE_MS: Final = 2_000
@@ -90,8 +92,12 @@ class Mirror:
         self.fault: DivvyError | None = None
         """Why the store could not be read at the last attempt."""
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, if_published: bool = False) -> None:
         """Look at the store once and take over what changed.
+
+        Args:
+            if_published: Look at jobs and budget only if a newer view was published: whatever changes them
+                is published a moment later, and a view that is not newer costs one small query.
 
         Raises:
             UnavailableError: If the store cannot be read now; then the mirror is as it was.
@@ -99,7 +105,7 @@ class Mirror:
         async with self._refreshing:
             again = self._doubtful()
             try:
-                batch = await run_sync(self._read, again)
+                batch = await run_sync(self._read, again, if_published)
             except DivvyError:
                 self._again.update(again)
                 raise
@@ -140,14 +146,21 @@ class Mirror:
     async def keep_up(self) -> None:
         """Refresh for ever; a store that cannot be read is tried again, and the age of the data tells."""
         pause = POLL_SECONDS
+        polls = 0
         while True:
+            polls += 1
             try:
-                await self.refresh()
+                await self.refresh(if_published=polls % _EVERYTHING_EACH != 0)
             except DivvyError as error:
                 if self.fault is None:
                     _log.warning("the store cannot be read", error=str(error))
                 self.fault = error
-                pause = 1.0
+                pause = _RETRY_SECONDS
+            except Exception as error:  # noqa: BLE001 - whatever it is, the age of the data must tell
+                if self.fault is None:
+                    _log.error("the mirror cannot keep up", exc_info=error)
+                self.fault = UnavailableError.one("mirror-failed", f"the state cannot be read: {error}")
+                pause = _RETRY_SECONDS
             else:
                 self.fault = None
                 pause = POLL_SECONDS
@@ -206,10 +219,12 @@ class Mirror:
         )
         return [*again.union(islice(late, _DOUBTS_AT_ONCE))]
 
-    def _read(self, doubtful: Sequence[str]) -> _Batch:
+    def _read(self, doubtful: Sequence[str], if_published: bool) -> _Batch:  # noqa: FBT001 - run in a thread
         published = self._reader.published(-1 if self.view is None else self.view.at)
-        budget = self._read_budget()
         changed, number = self._changed_seen, self._number_seen
+        if if_published and published is None and not doubtful and self._loaded:
+            return _Batch(changed=changed, number=number)
+        budget = self._read_budget()
         if self._loaded:
             jobs = [*self._reader.jobs_changed(changed, number)]
             changed = max([changed, *(job.changed for job in jobs)])

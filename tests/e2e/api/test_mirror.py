@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,6 +111,22 @@ def test_a_store_that_cannot_be_read_makes_the_data_old_and_comes_back(api):
     assert "divvy_store_readable 0.0" in text
     service.mirror._reader = reader
     api.wait(lambda: service.mirror.fault is None)
+
+
+def test_a_state_that_cannot_be_understood_makes_the_data_old_too(api):
+    class Damaged:
+        def __getattr__(self, name):
+            return getattr(reader, name)
+
+        def published(self, *_marks):
+            return SimpleNamespace(at=1, text='{"version": 1}')
+
+    mirror = api.app.state.service.mirror
+    reader, mirror._reader = mirror._reader, Damaged()
+    api.wait(lambda: mirror.fault is not None)
+    assert mirror.fault.code == "mirror-failed"
+    mirror._reader = reader
+    api.wait(lambda: mirror.fault is None)
 
 
 def test_before_the_first_pass_the_answer_is_to_try_again():

@@ -20,7 +20,7 @@ from divvy.service.context import Caller, Service, Shared, printable_fault
 from divvy.service.describe import answers
 from divvy.service.identity import Identity, Role, within
 from divvy.service.ports import BudgetRecord
-from divvy.service.requests import BudgetRequest, ShareRequest
+from divvy.service.requests import MAX_PAGE, BudgetRequest, ShareRequest
 from divvy.units import DAY, SECOND
 
 router = APIRouter(prefix="/v1", tags=["budgets"])
@@ -43,7 +43,11 @@ async def budget(service: Shared, _caller: Caller) -> Response:
 
 
 @router.get("/budget/history", summary="Its versions", **answers(schemas.BudgetHistory, "budget_history"))
-async def history(service: Shared, _caller: Caller) -> Response:
+async def history(
+    service: Shared,
+    _caller: Caller,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most versions.")] = 100,
+) -> Response:
     """Return who changed what, when and why, newest first."""
     records = await run_sync(service.backend.reader.budgets)
     versions = [
@@ -54,7 +58,7 @@ async def history(service: Shared, _caller: Caller) -> Response:
             "reason": record.reason,
             "changes": record.changes,
         }
-        for record in records
+        for record in records[:limit]
     ]
     now = service.now()
     return aged({"schema": "divvy.budget.history/1", "versions": versions}, now, now)
