@@ -36,6 +36,7 @@ clean:
 	rm -rf $(VENV)
 
 $(BIN)/python:
+	@echo "Installing into $(VENV): a minute or two, once"
 ifdef UV
 	uv venv --python $(PYTHON) $(VENV)
 else

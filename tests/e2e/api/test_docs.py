@@ -2,17 +2,16 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from divvy.control.explain import code_of
 from divvy.fleet.reason import Reason
 from divvy.service.identity import Role
+from documented import DOCS
 
 pytestmark = pytest.mark.e2e
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "reference" / "http-api.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(
     r"```http\n(?P<method>[A-Z]+) (?P<path>\S+)\n(?P<body>.*?)```\s+```json\n(?P<answer>.*?)```", re.DOTALL
@@ -77,12 +76,3 @@ def test_every_reason_is_explained():
 def test_every_role_is_explained():
     page = (DOCS / "explanation" / "identity.md").read_text(encoding="utf-8")
     assert all(f"| {role.word} |" in page for role in Role)
-
-
-@pytest.mark.parametrize(
-    "page", ["reference/http-api.md", "explanation/identity.md", "explanation/explanations.md"]
-)
-def test_links_lead_somewhere(page):
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-        assert ((DOCS / page).parent / target).exists(), target

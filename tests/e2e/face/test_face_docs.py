@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from divvy.cli import app
+from documented import DOCS, blocks
 
 pytestmark = pytest.mark.e2e
 
-DOCS = Path(__file__).parents[3] / "docs"
 OURS = (
     "submit",
     "queue",
@@ -31,10 +30,8 @@ OURS = (
 
 def examples(page: str) -> list[str]:
     """Return the commands of the console blocks of a page."""
-    blocks = re.findall(r"```console\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
-    return [
-        line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")
-    ]
+    lines = [line for block in blocks(DOCS / page, "console") for line in block.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
 def test_every_example_of_the_reference_works(divvy, home, monkeypatch):
@@ -68,12 +65,3 @@ def test_exit_codes_are_those_of_the_code():
     table = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8").split("## Exit codes")[1]
     documented = {int(code) for code in re.findall(r"^\| (\d) \|", table, re.MULTILINE)}
     assert documented == {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
-
-
-@pytest.mark.parametrize(
-    "page", ["reference/cli.md", "howto/use-the-page.md", "tutorial/first-five-minutes.md"]
-)
-def test_links_lead_somewhere(page):
-    source = DOCS / page
-    for target in re.findall(r"\]\(([^)#:]+)\)", source.read_text(encoding="utf-8")):
-        assert (source.parent / target).exists(), f"{page}: {target}"
