@@ -17,6 +17,7 @@ import platform
 import random
 import select
 import shutil
+import socket
 import statistics
 import sys
 import tempfile
@@ -31,6 +32,7 @@ import structlog
 from divvy.adapters.store import archive
 from divvy.adapters.store.intake import IntakeWriter
 from divvy.adapters.store.wake import wake
+from divvy.bootstrap.api import open_for_api
 from divvy.bootstrap.loop import live_loop
 from divvy.bootstrap.settings import LiveSettings, default_database, open_store
 from divvy.control.launch import LaunchSpec
@@ -39,6 +41,9 @@ from divvy.fleet.budget import read_budget
 from divvy.fleet.event import Event, NodeChanged, Started, Stopped
 from divvy.fleet.job import JobSpec, StopCause
 from divvy.fleet.node import Node
+from divvy.service.app import create_app
+from divvy.service.ports import Backend
+from divvy.service.server import serve
 
 BUDGET = {
     "accounts": {"lab": {"share": 100, **{f"team{n}": {"share": 12} for n in range(8)}}},
@@ -201,25 +206,43 @@ def order_ms(home: Path, count: int) -> list[float]:
     return taken
 
 
-def bytes_per_job(home: Path, jobs: int) -> tuple[float, float]:
-    """Return by how much a loop grows per finished job, and its size in the end, bytes."""
+def fork_api(settings: LiveSettings) -> int:
+    """Run an API in a process of its own, which keeps up with the loop; return its id."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store, home = open_for_api(settings), Path(settings.home)
+            backend = Backend(store.reader, store.intake, store.tokens, store.now, home, 0, store.health)
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(str(home / "socket"))
+            listener.listen()
+            serve(create_app(backend), [listener], lambda: None)
+        finally:
+            os._exit(1)
+    return pid
+
+
+def bytes_per_job(home: Path, jobs: int) -> dict[str, tuple[float, float]]:
+    """Return by how much loop and API grow per finished job, and their sizes in the end, bytes."""
     settings, draw = found(home), random.Random(4)  # noqa: S311
-    pid = fork(settings, 64, ends=True)
-    process = psutil.Process(pid)
+    pids = {"loop process": fork(settings, 64, ends=True), "API process": fork_api(settings)}
     database = open_store(settings.database)
     writer = IntakeWriter(database, lambda: wake(home / "wake"))
-    sizes = []
+    sizes: dict[str, list[int]] = {name: [] for name in pids}
     for part in range(4):
         for _ in range(jobs // 4):
             submit(writer, draw)
         while writer_waits(database):
             time.sleep(0.2)
         time.sleep(1.5)
-        sizes.append(process.memory_info().rss)
-        print(f"  {(part + 1) * jobs // 4} jobs: {sizes[-1] / 1e6:.1f} MB", flush=True, file=sys.stderr)
-    end(pid)
+        for name, pid in pids.items():
+            sizes[name].append(psutil.Process(pid).memory_info().rss)
+        told = ", ".join(f"{name} {size[-1] / 1e6:.1f} MB" for name, size in sizes.items())
+        print(f"  {(part + 1) * jobs // 4} jobs: {told}", flush=True, file=sys.stderr)
+    for pid in pids.values():
+        end(pid)
     database.dispose()
-    return (sizes[-1] - sizes[0]) / (jobs * 3 // 4), float(sizes[-1])
+    return {n: ((size[-1] - size[0]) / (jobs * 3 // 4), float(size[-1])) for n, size in sizes.items()}
 
 
 def writer_waits(database: Any) -> bool:
@@ -268,16 +291,19 @@ def main() -> None:
     orders = within(lambda home: order_ms(home, 50 if quick else 300))
     restarts = [within(lambda home: restart_ms(home, 10_000)) for _ in range(1 if quick else 3)]
     jobs = 4_000 if quick else 20_000
-    per_job, size = within(lambda home: bytes_per_job(home, jobs))
+    grown = within(lambda home: bytes_per_job(home, jobs))
     rows = [
         row("one small pass", "p50", appends, None),
         row("one small pass", "p99", appends, None),
         row("submission to order", "p50", orders, 50.0),
         row("submission to order", "p99", orders, 50.0),
         row("state of 10,000 live jobs and 1,000 events after it", "load", restarts, None),
-        {**row("loop process", "bytes per finished job", [per_job], 2_048.0, "B"), "n": jobs * 3 // 4},
-        row("loop process", "resident size in the end", [size], None, "B"),
     ]
+    for name, (per_job, size) in grown.items():
+        rows += [
+            {**row(name, "growth per finished job", [per_job], 2_048.0, "B"), "n": jobs * 3 // 4},
+            row(name, "resident size in the end", [size], None, "B"),
+        ]
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
     print(json.dumps({"schema": "divvy.bench/1", "name": "live", "machine": machine, "rows": rows}, indent=1))
 
