@@ -7,8 +7,9 @@ import sys
 import time
 import webbrowser
 from contextlib import ExitStack, closing
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import typer
 
@@ -37,6 +38,17 @@ from divvy.service.supervisor import Child, Supervisor, python
 from divvy.units import parse_duration
 
 _FIRST_BUDGET: Final = {"accounts": {"default": {"share": 100}}}
+
+
+_TLS: Final = "put a proxy with TLS before it, or leave --host away"
+
+
+class _Wanted(NamedTuple):
+    """What a new state directory begins with, where that comes from, and whether somebody named it."""
+
+    budget: Budget
+    source: str
+    named: bool
 
 
 def verb(
@@ -86,7 +98,7 @@ def verb(
 
 def _up(
     settings: LiveSettings,
-    budget: tuple[Budget, str],
+    budget: _Wanted,
     address: tuple[str, int],
     *,
     sample: bool,
@@ -104,6 +116,8 @@ def _up(
         local = stack.enter_context(closing(listen_on_path(root / "socket")))
         url = url_of(web)
         write_address(root, url)
+        if not ip_address(web.getsockname()[0]).is_loopback:
+            _warn(screen, f"{url} can be reached from other machines, and HTTP hides no token: {_TLS}")
 
         def ready() -> None:
             page = _announce(screen, root, url, time.monotonic() - began, with_link=sample)
@@ -117,7 +131,7 @@ def _up(
             Child("loop", python("divvy.service.loop_process"), Orders(settings)),
             Child("api", python("divvy.service.api_process"), Orders(settings, sockets)),
         ]
-        Supervisor(children, root / "logs", lambda line: screen.line(Span(line, "yellow"))).run(ready)
+        Supervisor(children, root / "logs", lambda line: _warn(screen, line)).run(ready)
         screen.line("stopped; jobs that run go on, and the next `divvy up` takes them over")
 
 
@@ -128,37 +142,39 @@ def _days(option: str, text: str) -> float:
         raise InputError.one("duration", str(error), path=option) from error
 
 
-def _read_budget(path: Path | None, *, sample: bool) -> tuple[Budget, str]:
-    """Return the budget that a new state directory begins with, and where it comes from."""
+def _read_budget(path: Path | None, *, sample: bool) -> _Wanted:
+    if path is None and sample:
+        return _Wanted(read_budget(SAMPLE_BUDGET), "the sample organisation", named=False)
     if path is None:
-        document = SAMPLE_BUDGET if sample else _FIRST_BUDGET
-        return read_budget(document), "the sample organisation" if sample else "one account, default"
+        return _Wanted(read_budget(_FIRST_BUDGET), "one account, default", named=False)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError.one(
             "budget-unreadable", f"cannot read {path} ({error})", path="--budget", fix="name a TOML file"
         ) from error
-    return parse_budget(text, str(path)), str(path)
+    return _Wanted(parse_budget(text, str(path)), str(path), named=True)
 
 
-def _found(settings: LiveSettings, wanted: tuple[Budget, str], screen: Screen) -> None:
-    """Write the first budget into a new store; say so if an old one holds another than the file."""
-    budget, source = wanted
+def _found(settings: LiveSettings, wanted: _Wanted, screen: Screen) -> None:
+    """Write the first budget into a new store; say so if an old one holds another than was named."""
     with closing(_Store(settings.database)) as store:
         if archive.is_new(store.database):
-            author = user_name(os.geteuid())
-            archive.found(store.database, budget, time.time_ns() // 1_000_000, author, f"divvy up: {source}")
+            now, author = time.time_ns() // 1_000_000, user_name(os.geteuid())
+            archive.found(store.database, wanted.budget, now, author, f"divvy up: {wanted.source}")
             return
         held = Reader(store.database).budget()
-        if held is not None and source.endswith(".toml") and held.document != budget.to_document():
-            screen.line(
-                Span(
-                    f"{source} is not used: version {held.version} of the budget is in force here "
-                    f"(`divvy budget set {source}` makes it the next one)",
-                    "yellow",
-                )
-            )
+    if held is None or not wanted.named or read_budget(held.document) == wanted.budget:
+        return
+    _warn(
+        screen,
+        f"{wanted.source} is not used: version {held.version} of the budget is in force here "
+        f"(`divvy budget set {wanted.source}` makes it the next one)",
+    )
+
+
+def _warn(screen: Screen, text: str) -> None:
+    screen.line(Span(text, "yellow"))
 
 
 class _Store:

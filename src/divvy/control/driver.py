@@ -37,6 +37,10 @@ class Record(Protocol):
 
     since_base: int
 
+    @property
+    def behind(self) -> int:
+        """Return how many entries could not be written yet."""
+
     def flush(self) -> None:
         """Write what could not be written before."""
 
@@ -90,7 +94,7 @@ class Driver:
         sleeper: Sleeps; a request or the engine may wake it.
         engine_pause: Returns after how many ms the engine wants to be asked again; None: it will call.
         report: Receives the present problem (empty: none) and the duration of the last pass in ms.
-        housekeep: Does a small piece of work on old data, at the given time, when there is nothing else.
+        housekeep: Does a small piece of work on old data, at the given time; called about once a second.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class Driver:
         self._pass_ms = 0.0
         self._next_check = 0
         self._base_after = self._worth()
+        self._kept_at = time.monotonic()
 
     def run(self) -> None:
         """Run passes until the sleeper is told to stop.
@@ -127,27 +132,29 @@ class Driver:
         """
         self._attempt(self._loop.recover)
         while not self._sleeper.stopped:
-            if self._problem:
-                self._attempt(self._resume)
-            else:
-                self._attempt(self._pass)
+            self._attempt(self._resume if self._problem else self._pass)
             self._report(self._problem, self._pass_ms)
             self._sleep()
         if not self._problem:
             self._attempt(self._checkpoint)
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """Do something that may fail for want of the store; note the problem or that it is over."""
+        """Do something that ends with a record; note the problem if that could not be written.
+
+        Any other failure leaves a state that the journal does not know: it ends the process, and the next
+        one begins with what is recorded.
+        """
         try:
             work()
         except UnavailableError as error:
+            if not self._record.behind:
+                raise
             if self._problem != str(error):
                 _log.error("stalled", code=error.code, problem=str(error))
             self._problem = str(error)
 
     def _resume(self) -> None:
         self._record.flush()
-        self._requests.settle()
         self._loop.recover()
         self._problem = ""
         _log.info("resumed")
@@ -161,9 +168,15 @@ class Driver:
         self._pass_ms = (time.perf_counter_ns() - began) / 1e6
         self._next_check = plan.next_check
         self._tell(plan)
-        self._requests.settle()
+        self._settle()
         if self._record.since_base >= self._base_after:
             self._checkpoint()
+
+    def _settle(self) -> None:
+        try:
+            self._requests.settle()
+        except UnavailableError as error:  # those who asked wait a little longer
+            _log.warning("refusals not written yet", error=str(error))
 
     def _worth(self) -> int:
         """Return after how many events a base snapshot is worth its price: in proportion to its size."""
@@ -192,6 +205,9 @@ class Driver:
         if self._problem:
             self._sleeper.rest(_RETRY_SECONDS)
             return
+        if time.monotonic() - self._kept_at > LONGEST_SLEEP_SECONDS:
+            self._kept_at = time.monotonic()
+            self._housekeep(self._clock.now())
         limit = time.monotonic() + LONGEST_SLEEP_SECONDS
         if self._next_check:
             wanted = (self._next_check - self._clock.now()) / 1000
@@ -205,7 +221,6 @@ class Driver:
                 return
             self._outlet.tick()
             if limit - time.monotonic() <= 0:
-                self._housekeep(self._clock.now())
                 return
 
     def _tell(self, plan: Plan) -> None:

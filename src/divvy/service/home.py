@@ -57,7 +57,9 @@ def sole_control_plane(home: Path) -> Iterator[None]:
 def write_address(home: Path, url: str) -> None:
     """Note where the API answers, for people and for a second `divvy up`."""
     with contextlib.suppress(OSError):  # nothing depends on it
-        (home / "up.json").write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+        note = home / "up.json"
+        note.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+        note.chmod(0o644)
 
 
 def read_address(home: Path) -> str:

@@ -134,6 +134,7 @@ class Supervisor:
                 process_group=0,  # a Ctrl-C in the terminal is for the supervisor alone
             )
         child.process, child.since, child.ready, child.problem = process, time.monotonic(), False, None
+        child.restart_at = float("inf")
         child.starts += 1
         child.heard.clear()
         with contextlib.suppress(BrokenPipeError):
@@ -172,11 +173,7 @@ class Supervisor:
         now = time.monotonic()
         for child in self._children:
             process = child.process
-            if process is None:
-                child.restart_at = max(child.restart_at, 0.0)
-                continue
-            child.restart_at = float("inf")
-            if process.poll() is None:
+            if process is None or process.poll() is None:
                 continue
             self._drain(child)
             child.process, child.ready = None, False

@@ -8,11 +8,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from divvy.adapters.store.health import read_health
+from divvy.cli import main
 from divvy.cli.client import Client, Target
 from divvy.errors import DivvyError
 
@@ -167,3 +169,18 @@ def plane():
     """A control plane that the tests of a module share: starting one takes seconds."""
     with planes() as make:
         yield make().start()
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys):
+    """Run `divvy up` in this process, up to its refusal."""
+
+    def run(plane, *options):
+        monkeypatch.setattr(sys, "argv", ["divvy", *plane.command(*options)[3:]])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return SimpleNamespace(code=end.value.code, err=capsys.readouterr().err)
+
+    mask = os.umask(0o022)
+    yield run
+    os.umask(mask)

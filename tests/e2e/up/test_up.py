@@ -17,16 +17,6 @@ from divvy.fleet.budget import parse_budget
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture
-def refused(divvy):
-    """Run `divvy up` here, up to its refusal."""
-
-    def run(plane, *options):
-        return divvy(*plane.command(*options)[3:])
-
-    return run
-
-
 # -- one control plane for all of these ------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from divvy.adapters.store.health import HealthFile, LoopHealth, read_health
 from divvy.adapters.store.publisher import StorePublisher
 from divvy.control.driver import Driver
+from divvy.errors import UnavailableError
 from divvy.fleet.event import NodeChanged
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node
@@ -144,3 +145,48 @@ def test_health_is_read_whole_and_fits_whatever_the_problem(tmp_path):
     path.write_bytes(data.replace(b"stalled", b"running"))  # half of another write
     assert read_health(path) is None
     file.close()
+
+
+def test_a_failure_that_is_not_the_record_s_ends_the_process(world):
+    """An engine that cannot be asked leaves events applied that nobody recorded: only a restart is right."""
+    world.submit()
+    sleeper = Sleeper()
+    quiet = SimpleNamespace(tick=lambda: None, due_seconds=lambda: float("inf"))
+    clock = SimpleNamespace(now=world.now)
+    driver = Driver(
+        world.loop,
+        world.journal,
+        world.inbox,
+        quiet,
+        clock,
+        sleeper,
+        lambda: None,
+        lambda *_: None,
+        lambda _: None,
+    )
+
+    def fail(_snapshot, _context):
+        raise UnavailableError.one("x", "the planner's own trouble")
+
+    world.loop._planner = SimpleNamespace(plan=fail)
+    with pytest.raises(UnavailableError):
+        driver.run()
+    world.start()
+    world.step()
+    assert [row.phase for row in world.reader.jobs()] == [Phase.PLACED]
+
+
+def test_housekeeping_is_not_starved_by_requests_that_never_stop(world):
+    kept, sleeper = [], Sleeper()
+    quiet = SimpleNamespace(tick=lambda: None, due_seconds=lambda: float("inf"))
+    clock = SimpleNamespace(now=world.now)
+
+    def keep(now):
+        kept.append(now)
+        sleeper.stopped = len(kept) == 2
+
+    driver = Driver(
+        world.loop, world.journal, world.inbox, quiet, clock, sleeper, lambda: 0, lambda *_: None, keep
+    )
+    driver.run()
+    assert len(kept) == 2
