@@ -18,7 +18,8 @@ from divvy.planners.slices.homogeneous import Homogeneous
 from divvy.planners.slices.search import paris_variants
 from divvy.sim.queries.judge import ReplayJudge, Verdict
 
-#: Queries per seed: in a search, in the confirmation.
+#: Queries per seed: in a search of eight GPUs or more (fewer GPUs are cheap: up to four times as many),
+#: and in the confirmation.
 SEARCH_QUERIES: Final = 5_000
 CONFIRM_QUERIES: Final = 12_000
 #: The first seed of the confirmation; searches use small numbers.
@@ -130,10 +131,11 @@ def make_study(
             path="--batch",
             allowed=f"up to {largest}",
         )
+    searched = SEARCH_QUERIES * max(1, min(4, 8 // request.gpus))
     return Study(
         request,
         upper_bound(request, batching=batching).rate_qps,
-        ReplayJudge(request, min(SEARCH_QUERIES, queries), arrivals, gaps),
+        ReplayJudge(request, min(searched, queries), arrivals, gaps),
         ReplayJudge(request, queries, arrivals, gaps),
         tuple(request.seed + i for i in range(seeds)),
         tuple(request.seed + _FRESH + i for i in range(seeds)),
