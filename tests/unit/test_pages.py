@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from divvy.cli import verbs
+from divvy.cli.bench import BENCHMARKS
+from divvy.cli.bench_row import figure
 from divvy.errors import InputError
 from divvy.fleet.budget import Policy, parse_budget
 from documented import DOCS, ROOT, blocks, commands, run
@@ -155,6 +157,13 @@ def test_the_example_of_the_policy_happens(command, tmp_path, monkeypatch, capsy
     events = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
     start = next(event for event in events if event["event"] == "start" and event["job"] == "l1")
     assert start["t"] == 12 * 3600
+
+
+def test_the_row_of_a_benchmark_is_told():
+    told = re.findall(
+        r"^\| `(\w+)` \|", (DOCS / "reference" / "bench.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert told == [*BENCHMARKS, *figure("", "", None, "")]
 
 
 def test_the_locks_hold_every_dependency_and_no_address():
