@@ -115,6 +115,14 @@ def test_tiers_against_lru_and_belady():
     assert loop["bound"]["mean_read_s"] <= loop["figure"]["mean_read_s"]
 
 
+def test_lru_by_hand():
+    """Three pieces of 10 GB, room for one on top: a, b, a, a reads from host, host, host, hbm."""
+    two = [Tier("hbm", 10e9, 0.0, 10.0, "t"), Tier("host", 30e9, 0.0, 1.0, "t")]
+    access = Access(dict.fromkeys("cab", 10e9), {"a": 3.0, "b": 1.0, "c": 0.0}, tuple("abaa"))
+    plan = plan_tiers(two, access)
+    assert plan["baseline"]["mean_read_s"] == pytest.approx((10 + 10 + 10 + 1) / 4)
+
+
 def test_tiers_refuse_what_does_not_fit_or_is_not_read():
     with pytest.raises(InputError, match="does not fit"):
         plan_tiers(tiers()[:1], Access({"a": 2e10}, {"a": 1.0}))

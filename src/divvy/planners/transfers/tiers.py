@@ -7,7 +7,7 @@ densest pieces (reads per byte) up is optimal for a placement that stays; the bo
 from __future__ import annotations
 
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -212,18 +212,41 @@ def _fractional(tiers: Sequence[Tier], access: Access, dense: Sequence[str]) -> 
 
 
 def _lru(tiers: Sequence[Tier], access: Access) -> float:
-    """Return the mean read time if each read moves its piece to the top and the oldest sink."""
-    stack: OrderedDict[str, None] = OrderedDict.fromkeys(reversed(list(access.sizes)))
-    total = 0.0
-    for key in access.order:
-        depth = 0.0
-        for other in reversed(stack):
-            if other == key:
-                break
-            depth += access.sizes[other]
-        total += _at(tiers, depth, access.sizes[key]).read_s(access.sizes[key])
-        stack.move_to_end(key)
-    return total / len(access.order)
+    """Return the mean read time if each read moves its piece to the top and the oldest sink.
+
+    A piece lies as deep as the bytes that were read after it: a sum over times, kept in a Fenwick tree, so
+    that a trace of 100,000 reads takes a second.
+    """
+    pieces = list(access.sizes)
+    places = len(pieces) + len(access.order)
+    tree = [0.0] * (places + 1)
+    total = sum(access.sizes.values())
+
+    def add(at: int, amount: float) -> None:
+        at += 1
+        while at <= places:
+            tree[at] += amount
+            at += at & -at
+
+    def below(at: int) -> float:
+        held = 0.0
+        while at > 0:
+            held += tree[at]
+            at -= at & -at
+        return held
+
+    at_of = {key: len(pieces) - 1 - i for i, key in enumerate(pieces)}
+    for key, at in at_of.items():
+        add(at, access.sizes[key])
+    spent = 0.0
+    for i, key in enumerate(access.order):
+        size = access.sizes[key]
+        depth = max(0.0, total - below(at_of[key] + 1))
+        spent += _at(tiers, depth, size).read_s(size)
+        add(at_of[key], -size)
+        at_of[key] = len(pieces) + i
+        add(at_of[key], size)
+    return spent / len(access.order)
 
 
 def _at(tiers: Sequence[Tier], depth: float, size: float) -> Tier:
@@ -247,7 +270,9 @@ def _movable_bound(tiers: Sequence[Tier], access: Access) -> float:
     room = 0.0
     for tier in tiers:
         room += tier.capacity_bytes
-        beyond.append(float(_belady_misses(access.order, int(room // smallest))))
+        slots = int(room // smallest)
+        first = max(0, len(set(access.order)) - slots)  # pieces that cannot lie there before they are read
+        beyond.append(float(_belady_misses(access.order, slots) + first) if slots else beyond[0])
     total = 0.0
     for i, tier in enumerate(tiers):
         from_here = beyond[i] - beyond[i + 1] if i + 1 < len(tiers) else beyond[i]
@@ -256,7 +281,7 @@ def _movable_bound(tiers: Sequence[Tier], access: Access) -> float:
 
 
 def _belady_misses(order: Sequence[str], slots: int) -> int:
-    """Return the misses of the best replacement, first reads not counted (a piece lies somewhere already)."""
+    """Return the misses of the best replacement, first reads not counted."""
     if slots <= 0:
         return len(order)
     following: dict[str, int] = {}
