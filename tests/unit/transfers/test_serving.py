@@ -110,9 +110,10 @@ def test_tiers_against_lru_and_belady():
     rng = np.random.default_rng(1)
     order = [str(int(x) % 100) for x in rng.zipf(1.3, 3000)]
     plan = plan_tiers(tiers(), read_access("a", order, 100e9))
-    assert plan["bound"]["mean_read_s"] <= plan["figure"]["mean_read_s"] <= plan["baseline"]["mean_read_s"]
+    assert plan["bound"]["mean_read_s"] <= plan["figure"]["mean_read_s"] * (1 + 1e-9)
+    assert plan["figure"]["mean_read_s"] <= plan["baseline"]["mean_read_s"]
     loop = plan_tiers(tiers(), read_access("a", [{"hash_ids": list(range(20))}] * 50, 20e9))
-    assert loop["bound"]["mean_read_s"] <= loop["figure"]["mean_read_s"]
+    assert loop["bound"]["mean_read_s"] <= loop["figure"]["mean_read_s"] * (1 + 1e-9)
 
 
 def test_lru_by_hand():
