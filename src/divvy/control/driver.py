@@ -51,6 +51,10 @@ class Record(Protocol):
 class Requests(Protocol):
     """What the driver needs of an intake besides `poll`."""
 
+    @property
+    def more(self) -> bool:
+        """Return whether the last poll left requests for the next."""
+
     def refuse(self, event: Event, error: DivvyError) -> bool:
         """Note that the state refused an event; return whether it came from a request."""
 
@@ -208,7 +212,7 @@ class Driver:
         if time.monotonic() - self._kept_at > LONGEST_SLEEP_SECONDS:
             self._kept_at = time.monotonic()
             self._housekeep(self._clock.now())
-        limit = time.monotonic() + LONGEST_SLEEP_SECONDS
+        limit = time.monotonic() + (0.0 if self._requests.more else LONGEST_SLEEP_SECONDS)
         if self._next_check:
             wanted = (self._next_check - self._clock.now()) / 1000
             limit = min(limit, time.monotonic() + max(wanted, _SHORTEST_SLEEP_SECONDS))

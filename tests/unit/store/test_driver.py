@@ -190,3 +190,24 @@ def test_housekeeping_is_not_starved_by_requests_that_never_stop(world):
     )
     driver.run()
     assert len(kept) == 2
+
+
+def test_more_requests_than_one_pass_takes_wait_for_no_wake_up(world, monkeypatch):
+    monkeypatch.setattr("divvy.adapters.store.inbox._BATCH", 2)
+    names = [world.submit(gpus=1) for _ in range(5)]
+    sleeper, passes = Sleeper(), []
+    quiet = SimpleNamespace(tick=lambda: None, due_seconds=lambda: float("inf"))
+    clock = SimpleNamespace(now=world.now)
+
+    def report(_problem, _ms):
+        passes.append(world.reader.count([None]))
+        sleeper.stopped = passes[-1] == 0
+
+    sleeper.wait = lambda seconds: time.sleep(min(seconds, 5)) is not None
+    began = time.monotonic()
+    Driver(
+        world.loop, world.journal, world.inbox, quiet, clock, sleeper, lambda: None, report, lambda _: None
+    ).run()
+    assert passes == [3, 1, 0]
+    assert time.monotonic() - began < 2  # two sleeps of a second, were it not so
+    assert all(world.reader.job(name).attempt == 1 for name in names)

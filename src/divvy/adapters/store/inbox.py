@@ -62,6 +62,8 @@ class Inbox:
         self._state = state
         self._now = now
         self.budget_version = budget_version
+        self.more = False
+        """Whether the last poll left requests for the next."""
         self._taken: dict[int, Taken] = {}
         """By identity of the event: events need not be hashable, and equal ones may come twice."""
         self._busy: set[int] = set()
@@ -129,18 +131,15 @@ class Inbox:
         self._refused.clear()
 
     def _waiting(self) -> Sequence[sa.Row[Any]]:
-        query = (
-            sa.select(intake)
-            .where(intake.c.consumed.is_(None))
-            .order_by(intake.c.seq)
-            .limit(_BATCH + len(self._busy))
-        )
+        most = _BATCH + len(self._busy)
+        query = sa.select(intake).where(intake.c.consumed.is_(None)).order_by(intake.c.seq).limit(most)
         try:
             with self._database.read() as connection:
                 rows = connection.execute(query).all()
         except UnavailableError as error:
             _log.warning("intake unreadable", error=str(error))
             return []
+        self.more = len(rows) == most
         return [row for row in rows if row.seq not in self._busy]
 
     def _event(self, kind: str, document: dict[str, Any], actor: str, at: int) -> Event | None:
