@@ -264,6 +264,7 @@ class _Pass:
     ) -> None:
         index, spec = self.index, self.snapshot.jobs.spec[head.row]
         self.slots.used(head.row)
+        self.slots.moved(placement)
         index.forget(self.snapshot, head.row)
         until = self.now + spec.min_runtime if protected else 0
         index.occupy(self.snapshot, head.row, placement, until, self.now)
@@ -279,6 +280,7 @@ class _Pass:
 
     def _preempt(self, run: Run, by: int, reason: Reason, victim_balance: float, balance: float) -> None:
         index = self.index
+        self.slots.moved(run.placement)
         index.forget(self.snapshot, run.row)
         index.dirty.add(run.row)
         self.decisions.append(Preempt(run.row, by, reason, victim_balance, balance))

@@ -127,11 +127,12 @@ class Reclaim:
                 for account in self._index.accounts.values()
                 if account.interruptible
                 and held[account.row] > floors[account.row]
-                and self._has_enough(account.row)
+                and self.has_enough(account.row)
             ]
         return self._donors
 
-    def _has_enough(self, row: int) -> bool:
+    def has_enough(self, row: int) -> bool:
+        """Return whether a row has had what it is owed, or the policy does not ask."""
         return self._policy.reclaim_from_owed or self._balances.of(row) >= 1.0
 
     def over_unallocated(self, head: Head, avoid: int) -> Placement | None:
@@ -195,7 +196,7 @@ class Reclaim:
             self._above = {
                 row: held[row] - floors[row]
                 for row in self._index.accounts
-                if held[row] > floors[row] and self._has_enough(row)
+                if held[row] > floors[row] and self.has_enough(row)
             }
         return sum(self._above.values()) - self._above.get(account.row, 0.0)
 
@@ -214,7 +215,7 @@ class Reclaim:
             return () if anyway else None
         _, theirs = self._index.parting(account.row, run.account)
         rows = (run.account,) if theirs == run.account else (run.account, theirs)
-        if not anyway and not all(self._has_enough(row) for row in rows):
+        if not anyway and not all(self.has_enough(row) for row in rows):
             return None
         for row in rows:
             spare[row] = self._index.held[row] - self._floors[row]
@@ -288,7 +289,7 @@ class Reclaim:
             self._guarded = [
                 (self._balances.of(row), other.gpus - other.interruptible_gpus, row)
                 for row, other in self._index.accounts.items()
-                if other.gpus > other.interruptible_gpus and held[row] > floors[row] and self._has_enough(row)
+                if other.gpus > other.interruptible_gpus and held[row] > floors[row] and self.has_enough(row)
             ]
         least = self._balances.of(account.row) + self._policy.margin
         if self._index.held[account.row] < self._floors[account.row]:
@@ -327,7 +328,7 @@ class Reclaim:
         if theirs != donor.row:
             guards = (donor.row, theirs)
             room = min(room, held[theirs] - floors[theirs])
-            if room <= 0 or not self._has_enough(theirs):
+            if room <= 0 or not self.has_enough(theirs):
                 return None
         over = self._balances.of(theirs)
         below = held[account.row] < floors[account.row] and held[mine] < floors[mine]

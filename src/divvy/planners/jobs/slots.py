@@ -19,12 +19,15 @@ from divvy.planners.jobs.index import JobIndex
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import Reclaim
 from divvy.planners.jobs.victims import Candidate, Request, VictimSearch
-from divvy.units import MINUTE
+from divvy.units import MINUTE, SECOND
 
 #: How long after its date a slot may wait for what is in its way.
 _GRACE: Final = 30 * MINUTE
 #: Dates that differ by less are equally early; among them the least work at stake decides.
 _COARSE: Final = 30 * MINUTE
+#: Searches for a date in one pass, and accounts that may make them.
+_SEARCHES: Final = 4
+_ACCOUNTS_PER_TURN: Final = 16
 #: Devices from which a job counts as a gang wherever it runs.
 _GANG: Final = 8
 
@@ -45,6 +48,10 @@ class Slots:
         self.touched = 0
         #: Whether a gang without a slot wanted one.
         self.wanted = False
+        #: Looking for a date reads every node: few accounts may do it in a pass, and they take turns.
+        self._left = _SEARCHES
+        self._turns = -(-len(index.accounts) // _ACCOUNTS_PER_TURN)
+        self._ends_on: dict[int, list[tuple[int, int, int, Run]]] = {}
 
     def avoid(self, row: int, ends: int) -> int:
         """Return the nodes (a bit set) on which a job whose protection ends at ``ends`` may not start."""
@@ -113,6 +120,9 @@ class Slots:
         if not self._is_gang(head) or not self.may_propose(account):
             return
         self.wanted = True
+        if self._left <= 0 or account.row % self._turns != self._now // SECOND % self._turns:
+            return
+        self._left -= 1
         if self._index.weight(head) > self._index.loose_weight() + self._reclaim.above_floors(account):
             return
         found = self._find(account, head)
@@ -187,25 +197,37 @@ class Slots:
         self, account: Account, node: int, gpus: int, spare: dict[int, float]
     ) -> tuple[int, list[tuple[Run, tuple[int, ...]]]] | None:
         """Return when a node can give devices, and which runs must have left by then; None for never."""
-        index = self._index
-        have = index.loose.free[node]
+        have = self._index.loose.free[node]
         when = self._now
         leaving: list[tuple[Run, tuple[int, ...]]] = []
         if have >= gpus:
             return when, leaving
-        ends: list[tuple[int, int, int, Run, tuple[int, ...]]] = []
-        for run in index.on_node.get(node, {}).values():
-            if run.allocated and run.until < NEVER:
-                guards = self._reclaim.guards(account, run, spare)
-                if guards is not None:
-                    ends.append((max(run.until, self._now), run.lost, run.row, run, guards))
-        for until, _, _, run, guards in sorted(ends, key=lambda end: end[:3]):
+        for until, _, _, run in self._ends(node):
+            guards = self._reclaim.guards(account, run, spare)
+            if guards is None:
+                continue
             have += sum(count for place, count in run.placement if place == node)
-            when = until
+            when = max(until, self._now)
             leaving.append((run, guards))
             if have >= gpus:
                 return when, leaving
         return None
+
+    def _ends(self, node: int) -> list[tuple[int, int, int, Run]]:
+        """Return the runs of a node that may be taken once their protection ends, the earliest first."""
+        ends = self._ends_on.get(node)
+        if ends is None:
+            ends = self._ends_on[node] = sorted(
+                (max(run.until, self._now), run.lost, run.row, run)
+                for run in self._index.on_node.get(node, {}).values()
+                if run.allocated and run.until < NEVER and self._reclaim.has_enough(run.account)
+            )
+        return ends
+
+    def moved(self, placement: Placement) -> None:
+        """Forget what is known of the nodes on which a run came or went."""
+        for node, _ in placement:
+            self._ends_on.pop(node, None)
 
 
 def _bits(placement: Placement) -> int:
