@@ -116,7 +116,7 @@ class _Pass:
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
         idle = [self._idle_until(account) for account in waiting]
-        if not self.context.explain and all(idle):
+        if not self.context.explain and all(idle) and not any(map(self.slots.may_search, waiting)):
             # The common case of a full fleet: nothing to give, and nobody asked to be told why.
             for until in idle:
                 self._look_again(until)
@@ -140,7 +140,7 @@ class _Pass:
             or self.slots.of(account) is not None
             or self.reclaim.may_take(account)
             or self.reclaim.may_swap(account, account.queue.best_rank())
-            or self.slots.may_propose(account)
+            or self.slots.may_search(account)
         ):
             return NEVER
         idle = index.idle.get(account.row)
@@ -164,16 +164,19 @@ class _Pass:
             return True
         if idle := self._idle_until(account):
             self._look_again(idle)
+            if self.slots.may_search(account):
+                for head in self.index.heads(self.snapshot, account, self.now):
+                    self.slots.propose(account, head)
             self._tell(account)
             return False
         until = self.slots.date(account)
-        self.reclaim.narrowed = self.slots.wanted = False
+        self.reclaim.narrowed = False
         for head in self.index.heads(self.snapshot, account, self.now):
             if self._try(account, head):
                 return True
             until = min(until, self._changes_by_itself(head))
         self._look_again(until)
-        if not self.reclaim.narrowed and not self.slots.wanted:
+        if not self.reclaim.narrowed:
             states = self.reclaim.states(account)
             self.index.idle[account.row] = Idle(self._idle_key(account), states, until)
         self._tell(account)

@@ -26,7 +26,7 @@ _GRACE: Final = 30 * MINUTE
 #: Dates that differ by less are equally early; among them the least work at stake decides.
 _COARSE: Final = 30 * MINUTE
 #: Searches for a date in one pass, and accounts that may make them.
-_SEARCHES: Final = 4
+_SEARCHES: Final = 2
 _ACCOUNTS_PER_TURN: Final = 16
 #: Devices from which a job counts as a gang wherever it runs.
 _GANG: Final = 8
@@ -46,8 +46,6 @@ class Slots:
         self.changes: list[Hold | Lapse] = []
         #: Grows with every slot that this pass gives, uses or gives up.
         self.touched = 0
-        #: Whether a gang without a slot wanted one.
-        self.wanted = False
         #: Looking for a date reads every node: few accounts may do it in a pass, and they take turns.
         self._left = _SEARCHES
         self._turns = -(-len(index.accounts) // _ACCOUNTS_PER_TURN)
@@ -117,10 +115,7 @@ class Slots:
 
     def propose(self, account: Account, head: Head) -> None:
         """Give a gang a slot if its account has a claim, no slot yet, and there is a date."""
-        if not self._is_gang(head) or not self.may_propose(account):
-            return
-        self.wanted = True
-        if self._left <= 0 or account.row % self._turns != self._now // SECOND % self._turns:
+        if not self.may_search(account) or not self._is_gang(head):
             return
         self._left -= 1
         if self._index.weight(head) > self._index.loose_weight() + self._reclaim.above_floors(account):
@@ -134,9 +129,14 @@ class Slots:
             self._bits[head.row] = _bits(placement)
             self.changes.append(Hold(head.row, placement, due))
 
-    def may_propose(self, account: Account) -> bool:
-        """Return whether an account may be given a slot."""
-        return account.row not in self._of_account and self._reclaim.has_claim(account)
+    def may_search(self, account: Account) -> bool:
+        """Return whether a date may be looked for in this pass for an account's gang."""
+        return (
+            self._left > 0
+            and account.row % self._turns == self._now // SECOND % self._turns
+            and account.row not in self._of_account
+            and self._reclaim.has_claim(account)
+        )
 
     def _is_gang(self, head: Head) -> bool:
         """Return whether a job is so large that small ones could keep it out for ever."""
