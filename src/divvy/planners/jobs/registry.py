@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from importlib import import_module
+from typing import Final, cast
 
 from divvy.errors import NotFoundError
 from divvy.planners.base import JobPlanner
-from divvy.planners.jobs.budget import BudgetPlanner
-from divvy.planners.jobs.fairshare import FairsharePlanner
-from divvy.planners.jobs.fifo import FifoPlanner
 
-PLANNERS: Final[dict[str, Callable[[], JobPlanner]]] = {
-    "budget": BudgetPlanner,
-    "fairshare": FairsharePlanner,
-    "fifo": FifoPlanner,
+#: Name of the policy: (module, class). Imported when asked for, so that nobody pays for the others.
+PLANNERS: Final[dict[str, tuple[str, str]]] = {
+    "budget": ("divvy.planners.jobs.budget", "BudgetPlanner"),
+    "fairshare": ("divvy.planners.jobs.fairshare", "FairsharePlanner"),
+    "fifo": ("divvy.planners.jobs.fifo", "FifoPlanner"),
 }
 
 
@@ -24,8 +22,8 @@ def create(name: str) -> JobPlanner:
     Raises:
         NotFoundError: If there is no policy of that name; the valid names are listed.
     """
-    factory = PLANNERS.get(name)
-    if factory is None:
+    place = PLANNERS.get(name)
+    if place is None:
         raise NotFoundError.one(
             "policy-unknown",
             f"no policy {name!r}",
@@ -33,4 +31,5 @@ def create(name: str) -> JobPlanner:
             allowed=", ".join(sorted(PLANNERS)),
             fix="choose one of these",
         )
-    return factory()
+    module, planner = place
+    return cast(JobPlanner, getattr(import_module(module), planner)())
