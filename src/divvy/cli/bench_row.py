@@ -29,7 +29,7 @@ def figure(
     Args:
         case: What was done.
         measure: What was measured of it.
-        value: The figure; None where it could not be measured (the note says why).
+        value: The figure; None (or not finite) where there is none; the note says why.
         unit: Its unit; empty for a ratio.
         contender: Who did it.
         interval: Least and greatest, or a confidence interval; the note says which.
@@ -38,6 +38,10 @@ def figure(
         at_least: Whether the target is a lower bound instead of an upper one.
         note: Conditions.
     """
+    if value is not None and not math.isfinite(value):
+        value = None
+    if interval is not None and not all(map(math.isfinite, interval)):
+        interval = None
     met = None
     if target is not None and value is not None:
         met = value >= target if at_least else value <= target

@@ -3,13 +3,10 @@
 Three processes on this machine, as `divvy up` runs them: the loop (with an engine that pretends, so that
 passes follow each other without a pause and runs end and start all the time), the API, and one client that
 asks over the Unix socket, one request after the other. What is measured is what a client waits for.
-
-    python benchmarks/api.py [--quick] [--gpus 1024] [--jobs 10000]
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import logging
@@ -19,14 +16,13 @@ import random
 import signal
 import socket
 import statistics
-import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -176,10 +172,16 @@ def _fill(home: str, name: str, jobs: int, seed: int) -> None:
     """Store jobs as the API does, without waiting for the disk each time."""
     database = open_store(default_database(Path(home)))
     draw = random.Random(f"{name} {seed}")  # noqa: S311 - a workload, not a secret
-    launch = {"argv": ["python", "train.py"], "cwd": "/home/user", "env": [["A", "b"]] * 20, "user": "u"}
+    launch: dict[str, Any] = {
+        "argv": ["python", "train.py"],
+        "cwd": "/home/user",
+        "env": [["A", "b"]] * 20,
+        "user": "u",
+    }
     launch |= {"uid": 1, "gid": 1}
     with database.write() as connection:
-        intake = IntakeWriter(_OneTransaction(database, connection), lambda: None)
+        together = cast("Database", _OneTransaction(database, connection))
+        intake = IntakeWriter(together, lambda: None)
         for _ in range(jobs):
             intake.submit(_job(draw, name), launch, debug=False, actor="benchmark")
     database.dispose()
@@ -336,21 +338,3 @@ def _rows(case: str, taken: list[float], target: float | None, note: str) -> Ite
 
 def _quantile(taken: list[float], percent: int) -> float:
     return statistics.quantiles(taken, n=100, method="inclusive")[percent - 1] if len(taken) > 1 else taken[0]
-
-
-def main() -> None:
-    """Print the rows as a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--gpus", type=int, default=1_024)
-    parser.add_argument("--jobs", type=int, default=10_000)
-    asked = parser.parse_args()
-    rows = measure(quick=asked.quick, gpus=asked.gpus, jobs=asked.jobs)
-    for row in rows:
-        worst = row["interval"][1]
-        print(f"{row['case']:24} {row['measure']:12} {row['value']:9.3f} ms  n={row['n']:5}  max {worst}")
-    print(rows[0]["note"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
