@@ -86,10 +86,14 @@ class ControlPlane:
                     return process
         return None
 
-    def started(self, name):
-        """Whether the run is known to have begun; a state may be that of a promise."""
+    def began(self, name):
+        """When the run is known to have begun, None before; a state may be that of a promise."""
         history = self.client.get("jobs", name, "explain")["history"]
-        return any(line["event"] == "started" for line in history)
+        return next((line["at"] for line in history if line["event"] == "started"), None)
+
+    def started(self, name):
+        """Whether the run is known to have begun."""
+        return self.began(name) is not None
 
     def health(self):
         return read_health(self.home / "health")

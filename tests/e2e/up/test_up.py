@@ -150,7 +150,8 @@ def test_what_runs_goes_on_over_a_stop_and_is_adopted(make_plane):
     long = plane.submit("/bin/sleep", "300")
     short = plane.submit("/bin/sh", "-c", "sleep 3; exit 7")
     plane.until(lambda: plane.started(short) and plane.started(long))
-    before = plane.job(long)
+    # Until the start is known, a job shows when it was promised its devices.
+    before = plane.until(lambda: (job := plane.job(long))["started_at"] == plane.began(long) and job)
     plane.stop()
     assert plane.process.returncode == 0
     assert "the next `divvy up` takes them over" in plane.output()
