@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from divvy.bootstrap import collector
 from divvy.cli.bench_row import Row, figure, median, quantile
 from divvy.control.loop import Loop
 from divvy.fleet.decision import Hold, Plan, Preempt, Start
@@ -98,11 +99,15 @@ def pass_rows(
     planner, journal = TimedPlanner(create(policy)), Unwritten()
     loop = Loop(scene.state, planner, scene.clock, scene.engine, scene.intake, journal, explain=True)
     announce("one pass: the crowd settles")
+    thresholds = gc.get_threshold()
+    collector.calm()  # as the loop process does
     gc.callbacks.append(planner.watch)
     try:
         first, plans, settled = _run(scene, loop, planner, journal, (*warm, passes), limit_seconds, announce)
     finally:
         gc.callbacks.remove(planner.watch)
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
     case = f"one pass, {policy}"
     note = _conditions(crowd, plans, journal.events)
     if not settled:
@@ -124,6 +129,7 @@ def _run(
     coarse, fine, passes = counts
     began = time.monotonic()
     plan = loop.step()
+    collector.settle()
     first, settled = planner.wall[0], False
     plans = [plan]
     for number in range(coarse + fine + passes):

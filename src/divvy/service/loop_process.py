@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import signal
 
-from divvy.bootstrap import EngineMaker, live_loop, local_engine
+from divvy.bootstrap import EngineMaker, collector, live_loop, local_engine
 from divvy.service.child import LIFELINE, Orders, Parent, run_child
 
 
 def run(orders: Orders, parent: Parent, make_engine: EngineMaker = local_engine) -> None:
     """Run the scheduler loop until the parent is gone or a signal asks for the end."""
-    with live_loop(orders.settings, make_engine, LIFELINE, first_pass=lambda: parent.tell(ready=True)) as (
+
+    def loaded() -> None:
+        collector.settle()
+        parent.tell(ready=True)
+
+    collector.calm()
+    with live_loop(orders.settings, make_engine, LIFELINE, first_pass=loaded) as (
         driver,
         waiter,
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -11,12 +10,12 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
+from divvy.bootstrap import collector
 from divvy.service.peer import PeerProtocol
 
 _SHUTDOWN_SECONDS: Final = 3
 _SWITCH_SECONDS: Final = 0.0005
 _CONNECTIONS: Final = 2_000
-_ALLOCATIONS: Final = 20_000
 
 
 class _Server(uvicorn.Server):
@@ -59,13 +58,12 @@ def make_server(app: FastAPI, ready: Callable[[], None] = lambda: None) -> uvico
 
 def serve(app: FastAPI, listeners: Sequence[socket.socket], ready: Callable[[], None]) -> None:
     """Answer requests on listening sockets until SIGINT or SIGTERM; open streams get a moment to end."""
-    # The live jobs stay: a collector that walks them all again and again would stop every request for it.
-    gc.set_threshold(_ALLOCATIONS, 50, 100)
+    collector.calm()
     # A worker thread that parses rows must not hold up the event loop for whole time slices of 5 ms.
     sys.setswitchinterval(_SWITCH_SECONDS)
 
     def loaded() -> None:
-        gc.freeze()
+        collector.settle()
         ready()
 
     make_server(app, loaded).run(list(listeners))

@@ -10,11 +10,14 @@ import sqlalchemy as sa
 
 from divvy.adapters.store.health import HealthFile, LoopHealth, read_health
 from divvy.adapters.store.publisher import StorePublisher
+from divvy.control.compact import compact
 from divvy.control.driver import Driver
 from divvy.errors import UnavailableError
+from divvy.fleet.decision import Plan, Wait
 from divvy.fleet.event import NodeChanged
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node
+from divvy.fleet.reason import Reason
 
 
 class Sleeper:
@@ -211,3 +214,14 @@ def test_more_requests_than_one_pass_takes_wait_for_no_wake_up(world, monkeypatc
     assert passes == [3, 1, 0]
     assert time.monotonic() - began < 2  # two sleeps of a second, were it not so
     assert all(world.reader.job(name).attempt == 1 for name in names)
+
+
+def test_a_view_offered_before_a_compaction_is_dropped_not_misread(world):
+    """Compaction renumbers rows, so a plan from before it must not be rendered with the rows after it."""
+    publisher = StorePublisher(world.database, "tiny", period_seconds=60)
+    snapshot = world.loop.state.snapshot
+    publisher.publish(snapshot, Plan(snapshot.version, 0), 0)
+    wait = Wait(Reason.WAIT_CAPACITY, 1, 0, 0, 0, 0)
+    publisher.publish(snapshot, Plan(snapshot.version, 0, waits=((len(snapshot.jobs) + 7, wait),)), 0)
+    compact(world.loop.state, 0)
+    publisher.close()  # would raise IndexError

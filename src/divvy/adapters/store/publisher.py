@@ -70,6 +70,8 @@ class StorePublisher:
             return
         snapshot, plan, now = self._offered
         self._offered = None
+        if plan.version < snapshot.log_start:
+            return  # compaction has renumbered the rows since; the next pass offers a plan of the new ones
         self._taken_at = time.monotonic()
         document = describe(snapshot, plan, now, self._planner).to_document()
         document["devices"] = self._devices() if self._devices is not None else None
