@@ -68,6 +68,8 @@ class _Pass:
         self.reclaim = Reclaim(index, snapshot, self.balances, self.floors, context.now)
         self.slots = Slots(index, snapshot, self.reclaim, context.now)
         self._first = ROOT
+        self._idle: dict[int, int] = {}
+        self._idle_stamp = (-1, -1)
         #: Shapes that found no room on free or unallocated devices since supply last grew.
         self._no_room: set[tuple[int, int, str, int]] = set()
         #: When the patience of the first job that waits for it ends.
@@ -116,6 +118,8 @@ class _Pass:
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
         idle = [self._idle_until(account) for account in waiting]
+        self._idle = dict(zip((account.row for account in waiting), idle, strict=True))
+        self._idle_stamp = self._stamp()
         if not self.context.explain and all(idle) and not any(map(self.slots.may_search, waiting)):
             # The common case of a full fleet: nothing to give, and nobody asked to be told why.
             for until in idle:
@@ -162,7 +166,10 @@ class _Pass:
         row = self.slots.of(account)
         if row is not None and self._try_slot(account, row):
             return True
-        if idle := self._idle_until(account):
+        # What was found out about everybody at the beginning holds until the first decision.
+        known = self._idle if self._idle_stamp == self._stamp() else {}
+        idle = known[account.row] if account.row in known else self._idle_until(account)
+        if idle:
             self._look_again(idle)
             if self.slots.may_search(account):
                 for head in self.index.heads(self.snapshot, account, self.now):
@@ -188,6 +195,10 @@ class _Pass:
             head = self.index.heads(self.snapshot, account, self.now)[0]
             patient = self.snapshot.jobs.queued[head.row] + self._patience(head) <= self.now
             self.waits[head.row] = self.reclaim.why_not(account, head, self._first, patient=patient)
+
+    def _stamp(self) -> tuple[int, int]:
+        """Return what changes with every decision of the pass."""
+        return len(self.decisions), self.slots.touched
 
     def _idle_key(self, account: Account) -> IdleKey:
         """Return all that decides, donors and time apart, whether an account can start something."""
