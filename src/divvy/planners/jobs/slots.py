@@ -19,7 +19,7 @@ from divvy.planners.jobs.index import JobIndex
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import Reclaim
 from divvy.planners.jobs.victims import Candidate, Request, VictimSearch
-from divvy.units import MINUTE, SECOND
+from divvy.units import MINUTE
 
 #: How long after its date a slot may wait for what is in its way.
 _GRACE: Final = 30 * MINUTE
@@ -28,6 +28,9 @@ _COARSE: Final = 30 * MINUTE
 #: Searches for a date in one pass, and accounts that may make them.
 _SEARCHES: Final = 2
 _ACCOUNTS_PER_TURN: Final = 16
+#: Multiplicative hashing by the golden ratio (Knuth, The Art of Computer Programming, 6.4).
+_SCATTER: Final = 2_654_435_761
+_WORD: Final = 1 << 32
 #: Devices from which a job counts as a gang wherever it runs.
 _GANG: Final = 8
 
@@ -49,6 +52,8 @@ class Slots:
         #: Looking for a date reads every node: few accounts may do it in a pass, and they take turns.
         self._left = _SEARCHES
         self._turns = -(-len(index.accounts) // _ACCOUNTS_PER_TURN)
+        #: Whose turn it is, scattered over time, so that regular passes do not favour anybody.
+        self._turn = now * _SCATTER % _WORD * self._turns // _WORD
         self._ends_on: dict[int, list[tuple[int, int, int, Run]]] = {}
 
     def avoid(self, row: int, ends: int) -> int:
@@ -133,7 +138,7 @@ class Slots:
         """Return whether a date may be looked for in this pass for an account's gang."""
         return (
             self._left > 0
-            and account.row % self._turns == self._now // SECOND % self._turns
+            and account.row % self._turns == self._turn
             and account.row not in self._of_account
             and self._reclaim.has_claim(account)
         )
