@@ -19,7 +19,6 @@ from divvy.fleet.node import NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
-from divvy.planners.jobs.balance import tick_of
 from divvy.planners.jobs.contest import Contest
 from divvy.planners.jobs.holdings import NEVER, Account, Idle, IdleKey, Run
 from divvy.planners.jobs.index import JobIndex
@@ -57,7 +56,6 @@ class _Pass:
         self.snapshot = snapshot
         self.context = context
         self.now = context.now
-        self._tick = tick_of(context.now, snapshot.policy.lookback)
         tree, policy = snapshot.tree, snapshot.policy
         self.shares = index.shares
         self.balances = index.balances(snapshot, context.now)

@@ -16,15 +16,14 @@ class Contest:
     Keys are read through ``key`` and kept until somebody says that a leaf has moved.
     """
 
-    __slots__ = ("_heaps", "_key", "_open", "_tree")
+    __slots__ = ("_heaps", "_key", "_tree")
 
     def __init__(self, tree: AccountTree, leaves: Iterable[int], key: Callable[[int], Key]) -> None:
         self._tree = tree
         self._key = key
-        self._open = set(leaves)
         heaps: dict[int, list[Key]] = {}
         entered: set[int] = set()
-        for leaf in self._open:
+        for leaf in leaves:
             row = leaf
             while row != ROOT and row not in entered:
                 entered.add(row)
@@ -51,14 +50,9 @@ class Contest:
 
     def close(self, leaf: int) -> None:
         """Take the leaf that goes first out of the contest."""
-        self._open.discard(leaf)
         for row in reversed(self._tree.lineage[leaf]):
             heap = self._heaps[self._tree.parent[row]]
             heappop(heap)
             if heap:
                 break
             del self._heaps[self._tree.parent[row]]
-
-    def any_of(self, leaves: Iterable[int]) -> bool:
-        """Return whether any of these leaves is still in the contest."""
-        return not self._open.isdisjoint(leaves)
