@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
-from fnmatch import fnmatchcase
 from typing import Final
 
 from divvy.errors import InputError
-from divvy.fleet.account import AccountSpec, AccountTree, build_tree
+from divvy.fleet.account import AccountSpec, build_tree
 from divvy.fleet.budget import Budget, Policy
+from divvy.fleet.claims import UNFUNDED, claimant
 from divvy.sim.traces.trace import Trace
 
-UNFUNDED: Final = "unfunded"
 _STEP: Final = Decimal("0.000000001")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_LENGTH: Final = 63
@@ -62,7 +61,7 @@ def claim(trace: Trace, budget: Budget) -> tuple[Budget, Claims]:
     paid_by: dict[str, str] = {}
     unclaimed: dict[str, int] = {}
     for name, count in jobs.items():
-        path = _claimant(name, tree)
+        path = claimant(name, tree)
         if path is None:
             unclaimed[name] = count
         paid_by[name] = path or UNFUNDED
@@ -77,35 +76,6 @@ def claim(trace: Trace, budget: Budget) -> tuple[Budget, Claims]:
             )
         budget = Budget(budget.policy, build_tree([*tree.specs, AccountSpec(UNFUNDED, Decimal(0))]))
     return budget, Claims(paid_by, unclaimed)
-
-
-def _claimant(name: str, tree: AccountTree) -> str | None:
-    """Return the leaf that claims a name; None where none does.
-
-    Raises:
-        InputError: If several do.
-    """
-    listed = [
-        tree.paths[leaf]
-        for leaf in tree.leaves
-        if any(
-            fnmatchcase(name, pattern) for _, patterns in tree.specs[leaf - 1].aliases for pattern in patterns
-        )
-    ]
-    exact = [tree.paths[leaf] for leaf in tree.leaves if tree.paths[leaf] == name]
-    last = [tree.paths[leaf] for leaf in tree.leaves if tree.paths[leaf].rpartition(".")[2] == name]
-    for found in (listed, exact, last):
-        if len(found) > 1:
-            raise InputError.one(
-                "account-claim",
-                f"{name!r} is claimed by {', '.join(found)}",
-                path="accounts",
-                allowed="one claimant",
-                fix="make the lists of engine names disjoint",
-            )
-        if found:
-            return found[0]
-    return None
 
 
 def _flat(names: Iterable[str], weights: list[Decimal], policy: Policy) -> tuple[Budget, Claims]:

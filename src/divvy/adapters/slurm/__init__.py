@@ -1,0 +1,1 @@
+"""Slurm: its text and JSON read, its commands run."""
