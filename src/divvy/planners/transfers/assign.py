@@ -13,7 +13,6 @@ from divvy.perf.transfer import overhead
 from divvy.planners.transfers.columns import GB, Column
 from divvy.planners.transfers.plan import Transfer
 from divvy.planners.transfers.program import Program
-from divvy.planners.transfers.roads import Roads
 
 #: Of equally fast plans the one with plainer routes: cost of a byte by kind of route.
 PLAINNESS: Final = {
@@ -31,6 +30,8 @@ PLAINNESS: Final = {
 _SIMPLER: Final = 1e-4
 _LATE: Final = 10.0
 _SETTLED: Final = 0.01
+_TURNS: Final = 5
+_UNUSED: Final = 1e-5
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ def delays_of(
 
 
 def assign(
-    ways: Roads,
+    capacity: NDArray[np.float64],
     transfers: Sequence[Transfer],
     columns: Sequence[Column],
     kinds: Sequence[str],
@@ -64,10 +65,11 @@ def assign(
     """Return the plan over some paths that ends first; None if they cannot carry it.
 
     A path that starts `d` late in a window of length `w` needs `w / (w - d)` times the rate, so the
-    program is solved twice: with the guessed length of the last window, then with the one it found.
+    program is solved several times: with the guessed length of the last window, then with the one it found.
+    Where the length found, `m`, is shorter than the guess, a late path ends `d (1 - m / w)` after it.
 
     Args:
-        ways: The roads.
+        capacity: GB/s by resource, numbered as in the columns' paths.
         transfers: What to move.
         columns: The paths to choose from.
         kinds: Kind of each path.
@@ -78,10 +80,10 @@ def assign(
     owner = np.array([c.transfer for c in columns])
     need = np.array([t.size_bytes / GB for t in transfers])
     ready = np.array([t.release_s for t in transfers])[owner]
-    program = Program([c.path for c in columns], owner, need, ways.capacity)
+    program = Program([c.path for c in columns], owner, need, capacity)
     closed = [float(x) for x in np.diff(windows)]
     result: Assignment | None = None
-    for _ in range(3):
+    for _ in range(_TURNS):
         last = max(guess_s - windows[-1], 1e-9)
         is_open, factors = [], []
         for begin, length in zip(windows, [*closed, last], strict=True):
@@ -93,12 +95,14 @@ def assign(
         if answer is None:
             guess_s = windows[-1] + 2 * max(last, float(delays.max(initial=0.0)))
             continue
-        makespan = windows[-1] + answer.last_s
+        used = answer.amounts[:, -1] > _UNUSED * need[owner]
+        over = float(late[used].max(initial=0.0)) * max(0.0, 1.0 - answer.last_s / last)
+        makespan = windows[-1] + answer.last_s + over
         if result is None or makespan <= result.makespan_s:
             result = Assignment(answer.amounts, makespan)
-        if abs(makespan - guess_s) <= _SETTLED * makespan:
+        if abs(answer.last_s - last) <= _SETTLED * answer.last_s:
             break
-        guess_s = makespan
+        guess_s = windows[-1] + answer.last_s
     return result
 
 

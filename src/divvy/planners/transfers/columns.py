@@ -16,21 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from divvy.planners.transfers.network import Network
 from divvy.planners.transfers.plan import Transfer
 from divvy.planners.transfers.program import Program
-from divvy.planners.transfers.roads import Path, Roads, path_of
+from divvy.planners.transfers.roads import Path, Roads
 
 GB: Final = 1e9
 _ROUNDS: Final = 60
 _GAP: Final = (1e-3, 1e-2)
-_LARGE: Final = 20_000
+_LARGE: Final = 8_000
 _TINY: Final = 1e-7
-_BASE: Final = 1e-13
+_LONGEST: Final = 1e-13 * 64 * 32
 _SMOOTH: Final = 0.7
 _WARM: Final = (4, 160)
 _NO_GAIN: Final = 0.995
@@ -51,92 +52,26 @@ class Split:
     Attributes:
         makespan_s: When the last byte arrives, start-up aside.
         bound_s: No split over any paths ends before this.
+        capacity: GB/s by resource, in the order that the columns' paths number them.
         columns: Paths that were found.
+        plain: How many of the first columns are the plain ways that the search began with.
         gigabytes: Bytes in 1e9 by column and window.
-        windows: Begin of each window, seconds; the last one is open.
         rounds: Programs solved.
     """
 
     makespan_s: float
     bound_s: float
+    capacity: NDArray[np.float64]
     columns: list[Column]
+    plain: int
     gigabytes: NDArray[np.float64]
-    windows: list[float]
     rounds: int = 0
-
-
-class Network:
-    """The roads as arrays for Dijkstra, in the order of compressed rows; made once for each topology."""
-
-    def __init__(self, ways: Roads) -> None:
-        self.by_ends = {(arc.tail, arc.head): index for index, arc in enumerate(ways.arcs)}
-        keys = sorted(self.by_ends)
-        order = [self.by_ends[key] for key in keys]
-        self.count = len(ways.names)
-        self.heads = np.array([key[1] for key in keys], dtype=np.int32)
-        tails = np.array([key[0] for key in keys])
-        rows = np.cumsum(np.bincount(tails, minlength=self.count))
-        self.pointer = np.concatenate([[0], rows]).astype(np.int32)
-        pairs = [(row, r) for row, i in enumerate(order) for r in ways.arcs[i].resources]
-        self.arc_row = np.array([p[0] for p in pairs], dtype=np.int64)
-        self.arc_resource = np.array([p[1] for p in pairs], dtype=np.int64)
-        # Among ways of equal price the one with less latency: keeps plans simple and prices positive.
-        self.base = np.array([_BASE * (1.0 + ways.arcs[i].latency_us) for i in order])
-
-
-def network_of(ways: Roads) -> Network:
-    """Return the arrays of some roads."""
-    known = ways.arrays.get("network")
-    if not isinstance(known, Network):
-        known = Network(ways)
-        ways.arrays["network"] = known
-    return known
-
-
-class Pricing:
-    """Finds the cheapest path of each transfer at given prices of resources, over the whole graph."""
-
-    def __init__(self, ways: Roads, transfers: Sequence[Transfer]) -> None:
-        self.network = network_of(ways)
-        self.starts = sorted({ways.sources[t.source] for t in transfers})
-        row = {state: i for i, state in enumerate(self.starts)}
-        self.rows = [row[ways.sources[t.source]] for t in transfers]
-        self.goals = [ways.sinks[t.target] for t in transfers]
-
-    def cheapest(
-        self, prices: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], list[tuple[int, ...] | None]]:
-        """Return, for each transfer, the least price of a byte and its arcs (None: there is no way)."""
-        from scipy.sparse import csr_matrix  # noqa: PLC0415 - scipy takes 0.2 s; parsers do without it
-        from scipy.sparse.csgraph import dijkstra  # noqa: PLC0415 - same
-
-        net = self.network
-        priced = np.bincount(net.arc_row, weights=prices[net.arc_resource], minlength=len(net.base))
-        sparse: Any = csr_matrix
-        graph = sparse((net.base + priced, net.heads, net.pointer), shape=(net.count, net.count))
-        far, before = dijkstra(graph, indices=self.starts, return_predecessors=True)
-        costs = far[self.rows, self.goals]
-        trees = before.tolist()
-        ways = [
-            self._trace(trees[row], goal) if np.isfinite(cost) else None
-            for row, goal, cost in zip(self.rows, self.goals, costs, strict=True)
-        ]
-        return costs, ways
-
-    def _trace(self, before: list[int], state: int) -> tuple[int, ...]:
-        out: list[int] = []
-        while before[state] >= 0:
-            tail = before[state]
-            out.append(self.network.by_ends[tail, state])
-            state = tail
-        return tuple(reversed(out))
 
 
 def solve(
     ways: Roads,
     transfers: Sequence[Transfer],
     windows: Sequence[float],
-    seeds: Sequence[Column] = (),
     *,
     certify: bool = True,
 ) -> Split:
@@ -146,31 +81,34 @@ def solve(
         ways: The roads.
         transfers: What to move.
         windows: Begins of the windows, ascending; every release is one of them.
-        seeds: Paths to start with.
-        certify: Go on until the bound proves the split; else stop as soon as twice the paths gain nothing.
+        certify: Go on until the bound proves the split; else a large program stops as soon as twice the
+            paths gain nothing.
     """
-    master = _Master(ways, transfers, list(windows))
-    pricing = Pricing(ways, transfers)
-    for column in seeds:
-        master.add(column)
-    warm = _Warm(master, pricing)
+    network = Network(ways, transfers)
+    master = _Master(network, transfers, list(windows))
+    for i, path in network.plain():
+        master.add(Column(i, path))
+    plain = len(master.columns)
+    warm = _Warm(master, network)
     turns, before = _WARM[0], float("inf")
     while True:
         warm.run(turns)
         master.solve()
-        if not certify and master.makespan >= before * _NO_GAIN:
+        if not certify and master.is_large and master.makespan >= before * _NO_GAIN:
             break
-        better = _price(master, pricing, master.prices)
+        better = _price(master, network, master.prices)
         if not better or master.gap <= master.allowed or warm.turns >= _WARM[1]:
             break
         turns, before = warm.turns, master.makespan
     if certify:
-        _refine(master, pricing, warm.best)
+        _refine(master, network, warm.best)
     solved = master.columns[: len(master.amounts)]  # paths found after the last program are not in it
-    return Split(master.makespan, master.best_bound, solved, master.amounts, list(windows), master.rounds)
+    return Split(
+        master.makespan, master.best_bound, network.capacity, solved, plain, master.amounts, master.rounds
+    )
 
 
-def _refine(master: _Master, pricing: Pricing, best: NDArray[np.float64]) -> None:
+def _refine(master: _Master, network: Network, best: NDArray[np.float64]) -> None:
     """Add the cheapest paths and solve again until no path is cheaper or the bound is met.
 
     Prices of the last program jump about; mixed with the best ones so far they converge (Wentges).
@@ -180,7 +118,7 @@ def _refine(master: _Master, pricing: Pricing, best: NDArray[np.float64]) -> Non
         for share in (_SMOOTH, 0.0):
             prices = share * best + (1 - share) * master.prices
             before = master.best_bound
-            better = _price(master, pricing, prices)
+            better = _price(master, network, prices)
             if master.best_bound > before:
                 best = prices
             if better or master.gap <= master.allowed:
@@ -193,9 +131,9 @@ def _refine(master: _Master, pricing: Pricing, best: NDArray[np.float64]) -> Non
 class _Warm:
     """Fills the program with paths by raising the prices of what is loaded most (multiplicative weights)."""
 
-    def __init__(self, master: _Master, pricing: Pricing) -> None:
-        self.master, self.pricing = master, pricing
-        self.capacity = np.maximum(master.ways.capacity, 1e-9)
+    def __init__(self, master: _Master, network: Network) -> None:
+        self.master, self.network = master, network
+        self.capacity = np.maximum(master.capacity, 1e-9)
         self.prices = 1.0 / (self.capacity * len(self.capacity))
         self.load = np.zeros(len(self.capacity))
         self.best = np.tile(self.prices, (len(master.windows), 1))
@@ -206,10 +144,10 @@ class _Warm:
         master, count = self.master, len(self.master.windows)
         for _ in range(turns):
             self.turns += 1
-            costs, arcs_of = self.pricing.cheapest(self.prices)
+            costs, arcs_of = self.network.cheapest(self.prices)
             for i, arcs in enumerate(arcs_of):
                 if arcs is not None:
-                    path = path_of(master.ways, arcs)
+                    path = self.network.path(arcs)
                     master.add(Column(i, path))
                     for resource, times in path.uses:
                         self.load[resource] += times * master.need[i]
@@ -223,17 +161,17 @@ class _Warm:
             self.prices = raw / float(raw @ self.capacity)
 
 
-def _price(master: _Master, pricing: Pricing, prices: NDArray[np.float64]) -> bool:
+def _price(master: _Master, network: Network, prices: NDArray[np.float64]) -> bool:
     """Add the paths that are cheapest at some prices and cheaper than their transfer's worth."""
     better = False
     priced: list[NDArray[np.float64]] = []
     for window in range(len(master.windows)):
-        costs, arcs_of = pricing.cheapest(prices[window])
+        costs, arcs_of = network.cheapest(prices[window])
         priced.append(costs)
         for i, arcs in enumerate(arcs_of):
             if arcs is None or master.first[i] > window:
                 continue
-            path = path_of(master.ways, arcs)
+            path = network.path(arcs)
             real = sum(times * master.prices[window][r] for r, times in path.uses)
             if real < master.worth[i] - _TINY * max(1e-6, master.worth[i]):
                 better = master.add(Column(i, path)) or better
@@ -244,8 +182,8 @@ def _price(master: _Master, pricing: Pricing, prices: NDArray[np.float64]) -> bo
 class _Master:
     """The program over the paths found so far."""
 
-    def __init__(self, ways: Roads, transfers: Sequence[Transfer], windows: list[float]) -> None:
-        self.ways, self.transfers, self.windows = ways, transfers, windows
+    def __init__(self, network: Network, transfers: Sequence[Transfer], windows: list[float]) -> None:
+        self.capacity, self.transfers, self.windows = network.capacity, transfers, windows
         self.need = np.array([t.size_bytes / GB for t in transfers])
         begins = np.array(windows)
         self.first = np.searchsorted(begins, np.array([t.release_s for t in transfers]) - 1e-12)
@@ -253,12 +191,12 @@ class _Master:
         self.known: set[tuple[int, tuple[int, ...]]] = set()
         self.makespan = float("inf")
         self.amounts = np.zeros((0, len(windows)))
-        self.prices = np.zeros((len(windows), len(ways.capacity)))
+        self.prices = np.zeros((len(windows), len(self.capacity)))
         self.worth = np.zeros(len(transfers))
         self.best_bound = 0.0
         self.rounds = 0
-        is_large = len(ways.names) * len(transfers) > _LARGE
-        self.allowed = _GAP[1] if is_large else _GAP[0]
+        self.is_large = network.count * len(transfers) > _LARGE
+        self.allowed = _GAP[1] if self.is_large else _GAP[0]
 
     @property
     def gap(self) -> float:
@@ -277,7 +215,7 @@ class _Master:
     def solve(self) -> None:
         """Solve it and keep amounts, prices of resources and worth of a byte of each transfer."""
         owner = np.array([c.transfer for c in self.columns])
-        program = Program([c.path for c in self.columns], owner, self.need, self.ways.capacity)
+        program = Program([c.path for c in self.columns], owner, self.need, self.capacity)
         count, span = len(self.windows), len(self.columns)
         is_open = [self.first[owner] <= window for window in range(count)]
         lengths = [*(float(x) for x in np.diff(self.windows)), None]
@@ -290,16 +228,16 @@ class _Master:
 
     def bound(self, prices: NDArray[np.float64], priced: Sequence[NDArray[np.float64]]) -> None:
         """Raise the bound to what some prices give, once scaled so that the open window's sum to one."""
-        total = float(prices[-1] @ self.ways.capacity)
+        total = float(prices[-1] @ self.capacity)
         if total <= 0:
             return
         cheapest = np.full(len(self.transfers), np.inf)
         for window, costs in enumerate(priced):
             cheapest = np.where(self.first <= window, np.minimum(cheapest, costs), cheapest)
         # The search adds a tiny cost per step (see Pricing); a longest path of it is taken off again.
-        cheapest = np.maximum(cheapest - _BASE * 64 * 32, 0.0)
+        cheapest = np.maximum(cheapest - _LONGEST, 0.0)
         closed = sum(
-            (self.windows[w + 1] - self.windows[w]) * float(prices[w] @ self.ways.capacity)
+            (self.windows[w + 1] - self.windows[w]) * float(prices[w] @ self.capacity)
             for w in range(len(self.windows) - 1)
         )
         value = self.windows[-1] + (float(self.need @ cheapest) - closed) / total

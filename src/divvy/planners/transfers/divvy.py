@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from divvy.perf.transfer import overhead
 from divvy.planners.transfers.assign import Assignment, assign
@@ -12,7 +13,9 @@ from divvy.planners.transfers.bound import windows_of
 from divvy.planners.transfers.candidates import Finder, kind_of
 from divvy.planners.transfers.columns import GB, Column, Split, solve
 from divvy.planners.transfers.plan import Flow, RoutePlan, Transfer
-from divvy.planners.transfers.roads import Roads
+from divvy.planners.transfers.roads import Roads, path_of
+
+Floats = NDArray[np.float64]
 
 _LEAST_SHARE = 1e-5
 _PLAINEST = 3
@@ -28,18 +31,17 @@ def plan(ways: Roads, finder: Finder, transfers: Sequence[Transfer], seed: int =
     program's rates fit together, so each flow gets at least its own: nothing ends later than planned,
     and what is left over is used.
     """
-    del seed
-    return plan_and_split(ways, finder, transfers, certify=False)[0]
+    del finder, seed
+    return plan_and_split(ways, transfers, certify=False)[0]
 
 
 def plan_and_split(
-    ways: Roads, finder: Finder, transfers: Sequence[Transfer], *, certify: bool = True
+    ways: Roads, transfers: Sequence[Transfer], *, certify: bool = True
 ) -> tuple[RoutePlan, Split | None]:
     """Return the plan and the program's solution; the latter only if it also serves for the bound.
 
     Args:
         ways: The roads.
-        finder: Finds the plain candidates that the program starts with.
         transfers: What to move; each has a way.
         certify: Whether to prove the split by its bound, which takes longer than finding it.
     """
@@ -47,34 +49,28 @@ def plan_and_split(
     if not transfers:
         return out, None
     windows, moved = windows_of(transfers, early=False)
-    seeds = [
-        Column(i, c.path)
-        for i, t in enumerate(transfers)
-        for c in finder.between(t.source, t.target)
-        if c.kind != "tcp"
-    ]
-    split = solve(ways, moved, windows, seeds, certify=certify)
+    split = solve(ways, moved, windows, certify=certify)
     # A deadline that the fastest plan keeps anyway needs no window of its own.
     due = sorted(
         {t.deadline_s for t in moved if t.deadline_s is not None and t.deadline_s < split.makespan_s}
     )
     begins = sorted({*windows, *due[:_MOST_DEADLINES]})
-    columns = [split.columns[i] for i in _pool(split, len(seeds))]
+    columns = [split.columns[i] for i in _pool(split)]
     kinds = [kind_of(ways, c.path) for c in columns]
     guess = split.makespan_s + 40e-6
-    solved = assign(ways, moved, columns, kinds, begins, guess)
+    solved = assign(split.capacity, moved, columns, kinds, begins, guess)
     if solved is None:
         columns, begins = split.columns, windows
         kinds = [kind_of(ways, c.path) for c in columns]
         solved = Assignment(split.gigabytes, split.makespan_s)
     else:
-        columns, kinds, solved = _slim(ways, moved, columns, kinds, begins, solved)
-    out.flows = _flows(moved, columns, kinds, solved.gigabytes, begins, solved.makespan_s)
+        columns, kinds, solved = _slim(split.capacity, moved, columns, kinds, begins, solved)
+    out.flows = _flows(ways, moved, columns, kinds, solved.gigabytes, begins, solved.makespan_s)
     return out, (split if certify and moved == list(transfers) else None)
 
 
 def _slim(
-    ways: Roads,
+    capacity: Floats,
     transfers: Sequence[Transfer],
     columns: list[Column],
     kinds: list[str],
@@ -91,29 +87,30 @@ def _slim(
     if len(keep) == int((share > 0).sum()):
         return columns, kinds, solved
     fewer, names = [columns[i] for i in keep], [kinds[i] for i in keep]
-    slim = assign(ways, transfers, fewer, names, begins, solved.makespan_s)
+    slim = assign(capacity, transfers, fewer, names, begins, solved.makespan_s)
     if slim is not None and slim.makespan_s <= solved.makespan_s * _SMALL_COST:
         return fewer, names, slim
     return columns, kinds, solved
 
 
-def _pool(split: Split, seeds: int) -> list[int]:
+def _pool(split: Split) -> list[int]:
     """Return the columns worth choosing from: every one that the program uses, and the plainest seeds."""
     used = split.gigabytes.sum(axis=1) > 0
     count: dict[int, int] = {}
     keep: list[int] = []
     for i, column in enumerate(split.columns):
         count[column.transfer] = count.get(column.transfer, 0) + 1
-        if used[i] or (i < seeds and count[column.transfer] <= _PLAINEST):
+        if used[i] or (i < split.plain and count[column.transfer] <= _PLAINEST):
             keep.append(i)
     return keep
 
 
 def _flows(
+    ways: Roads,
     transfers: Sequence[Transfer],
     columns: Sequence[Column],
     kinds: Sequence[str],
-    amounts: np.ndarray[tuple[int, int], np.dtype[np.float64]],
+    amounts: Floats,
     begins: Sequence[float],
     end: float,
 ) -> list[Flow]:
@@ -138,5 +135,6 @@ def _flows(
             start = max(begin, transfer.release_s + fixed.seconds)
             finish = begins[window + 1] if window + 1 < len(begins) else end
             weight = size / GB / max(finish - start, 1e-9)
-            flows.append(Flow(i, kinds[c], columns[c].path, size, weight, start, coalesce=fixed.coalesce))
+            path = path_of(ways, columns[c].path.arcs)
+            flows.append(Flow(i, kinds[c], path, size, weight, start, coalesce=fixed.coalesce))
     return flows

@@ -143,7 +143,7 @@ def pipe_of(
     moved = resolve(ways, batch)
     if not all(finder.between(t.source, t.target) for t in moved):
         raise InputError.one("no-link", f"no link joins the two sides in {topo.name}", path="--topo")
-    plan, split = plan_and_split(ways, finder, moved)
+    plan, split = plan_and_split(ways, moved)
     kinds = {flow.kind for flow in plan.flows}
     span = split.makespan_s if split is not None else max(f.size_bytes for f in plan.flows) / GB
     return Pipe(size / GB / span, min(KINDS[k].startup_s for k in kinds), ", ".join(sorted(kinds)))

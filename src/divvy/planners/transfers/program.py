@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from divvy.planners.transfers.roads import Path
 
 Floats = NDArray[np.float64]
+
+_SPREAD: Final = 0xBF58476D1CE4E5B9
 
 
 class Answer(NamedTuple):
@@ -27,6 +29,19 @@ class Answer(NamedTuple):
     last_s: float
     prices: Floats
     worth: Floats
+
+
+def _tightest(
+    columns: NDArray[np.int64], rows: NDArray[np.int64], times: NDArray[np.int64], capacity: Floats
+) -> NDArray[np.int64]:
+    """Return the rows that can bind: of those that the same paths use alike, the one with least capacity."""
+    weight = (np.arange(int(columns.max()) + 1, dtype=np.uint64) + np.uint64(1)) * np.uint64(_SPREAD)
+    weight = (weight ^ (weight >> np.uint64(29))) * np.uint64(_SPREAD)
+    mark = np.zeros(len(capacity), dtype=np.uint64)
+    np.add.at(mark, rows, weight[columns] * times.astype(np.uint64))
+    order = np.lexsort((np.arange(len(capacity)), capacity, mark))
+    first = np.concatenate([[True], mark[order][1:] != mark[order][:-1]])
+    return np.sort(order[first])
 
 
 class Program:
@@ -46,12 +61,16 @@ class Program:
     ) -> None:
         self.span, self.owner, self.need = len(paths), owner, need
         self.total = len(capacity)
-        self.used = sorted({r for path in paths for r, _ in path.uses})
-        place = {r: i for i, r in enumerate(self.used)}
-        cells = [(i, place[r], times) for i, path in enumerate(paths) for r, times in path.uses]
-        columns, rows, times = zip(*cells, strict=True)
-        self.columns, self.rows = np.array(columns, dtype=np.int64), np.array(rows, dtype=np.int64)
-        self.times = np.array(times, dtype=np.float64)
+        flat = np.array([use for path in paths for use in path.uses], dtype=np.int64)
+        columns = np.repeat(np.arange(self.span), [len(path.uses) for path in paths])
+        used, rows = np.unique(flat[:, 0], return_inverse=True)
+        kept = _tightest(columns, rows, flat[:, 1], capacity[used])
+        place = np.full(len(used), -1)
+        place[kept] = np.arange(len(kept))
+        inside = place[rows] >= 0
+        self.used = used[kept]
+        self.columns, self.rows = columns[inside], place[rows][inside]
+        self.times = flat[inside, 1].astype(np.float64)
         self.capacity = capacity[self.used]
 
     def solve(

@@ -78,7 +78,7 @@ def run(
     """Return a planner's plan, what came of it, and the program's solution where it serves for the bound."""
     split: Split | None = None
     if planner == "divvy":
-        plan, split = plan_and_split(ways, finder, transfers)
+        plan, split = plan_and_split(ways, transfers)
     else:
         plan = PLANNERS[planner](ways, finder, transfers, seed)
     return plan, simulate(ways, plan.flows, keep_pieces=keep_pieces, incast=incast), split
