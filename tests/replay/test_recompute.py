@@ -11,10 +11,12 @@ from itertools import count, pairwise
 import pytest
 from workloads import scenario
 
+from divvy.planners.jobs.registry import PLANNERS
 from divvy.sim.compare import Comparison, compare
 from divvy.sim.events import event_lines
 from divvy.units import DAY
 
+POLICIES = tuple(sorted(PLANNERS))
 HOUR_S, DAY_S = 3600.0, 86400.0
 WARMUP_S = DAY_S
 
@@ -119,14 +121,14 @@ def nearest_rank(values, part):
 def told():
     lines = {}
     report = compare(
-        Comparison(scenario(2), ("budget", "fairshare", "fifo"), (2,), DAY),
+        Comparison(scenario(2), POLICIES, (2,), DAY),
         iter(range(1000)).__next__,
         on_replay=lambda done: lines.setdefault(done.policy, list(event_lines(done))),
     )
     return {entry["policy"]: (entry, History(lines[entry["policy"]])) for entry in report["policies"]}
 
 
-@pytest.fixture(params=["budget", "fairshare", "fifo"])
+@pytest.fixture(params=POLICIES)
 def pair(request, told):
     return told[request.param]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
+from divvy.planners.jobs.registry import documented
 from divvy.sim.intervals import interval
 from divvy.sim.measures import MATTERS, SERVED, AccountFigures, Figures, Waits
 
@@ -44,9 +45,9 @@ def policies(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         mine = [outcome for outcome in outcomes if outcome.policy == policy]
         runs = [_run(outcome) for outcome in mine]
         if len(runs) == 1:
-            entries.append({"policy": policy, **runs[0]})
+            entries.append({"policy": policy, "documented": documented(policy), **runs[0]})
             continue
-        entry = {"policy": policy, **_mean(runs)}
+        entry = {"policy": policy, "documented": documented(policy), **_mean(runs)}
         entry["intervals"] = {
             name: [_plain(bound) for bound in interval([_flat(run)[name] for run in runs])]
             for name in _flat(runs[0])
