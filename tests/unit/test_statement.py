@@ -2,12 +2,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divvy.control.hourly import HourSums
 from divvy.control.statement import (
     Adjustment,
     Capacity,
     Demand,
     Epoch,
-    HourSums,
     Occupancy,
     make_statement,
 )
@@ -36,7 +36,9 @@ def statement(demands=(), runs=(), hours=2, capacity=((0, 10),), epochs=None, ad
 
 
 def run(account, start, end, gpus, *, allocated=True, lost=False, declared=HOUR):
-    return Occupancy(account, start, end, gpus, gpus, allocated, lost, declared)
+    return Occupancy(
+        account, start, end, gpus, gpus, allocated, (end - start) * lost, declared, protected=declared
+    )
 
 
 def test_owed_is_the_share_or_the_demand_whichever_is_less_hour_by_hour():
@@ -55,7 +57,8 @@ def test_an_hour_cannot_make_up_for_another_in_the_hourly_figure():
     demand = [Demand("lab.a", T0, T0 + 2 * HOUR, 100)]
     rows = statement(demand, [run("lab.a", T0, T0 + HOUR, 10)])
     assert rows["lab.a"].delivered.sum() == 10 * HOUR
-    assert rows["lab.a"].capped == 6 * HOUR
+    assert rows["lab.a"].capped_by_hour == 6 * HOUR
+    assert rows["lab.a"].capped == 10 * HOUR
 
 
 def test_lost_and_unallocated_time_is_not_delivered():
@@ -65,7 +68,7 @@ def test_lost_and_unallocated_time_is_not_delivered():
         run("lab.a", T0 + HOUR, T0 + 2 * HOUR, 1, declared=3 * HOUR),
     ]
     row = statement(runs=runs)["lab.a"]
-    assert (row.delivered.sum(), row.lost, row.unallocated.sum()) == (HOUR, 3 * HOUR, 2 * HOUR)
+    assert (row.delivered.sum(), row.lost.sum(), row.unallocated.sum()) == (HOUR, 3 * HOUR, 2 * HOUR)
     assert row.charged == 4 * HOUR, "lost time stays charged, free time is not"
     assert (row.declared, row.used) == (3 * HOUR + 3 * HOUR, 3 * HOUR + HOUR)
 
@@ -76,7 +79,8 @@ def test_parents_are_the_sums_of_their_children():
     rows = statement(demand, runs, adjustments=[Adjustment("lab.b", T0, -5, "refund")])
     assert rows["lab"].delivered.sum() == 8 * HOUR
     assert rows["lab"].charged == rows["lab.a"].charged + rows["lab.b"].charged
-    assert rows["lab"].owed.sum() == 10 * HOUR, "what b leaves unused is owed to a inside the lab"
+    assert rows["lab"].owed.sum() == rows["lab.a"].owed.sum() + rows["lab.b"].owed.sum() == 7 * HOUR
+    assert rows["lab"].as_one.sum() == 10 * HOUR, "what b leaves unused a may have first"
     assert [each.cause for each in rows["lab"].adjustments] == ["refund"]
 
 

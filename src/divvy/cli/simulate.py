@@ -12,6 +12,8 @@ from typing import Any, Final
 import typer
 
 from divvy.cli.render import Column, Output, Span, number, percent, seconds
+from divvy.cli.simulate_statement import write_statement
+from divvy.cli.statement_file import check_ending
 from divvy.errors import Fault, InputError
 from divvy.fleet.budget import Budget, Policy, parse_budget
 from divvy.sim.accounts import Claims, claim, equal_shares, shares_by_demand
@@ -20,6 +22,7 @@ from divvy.sim.contract_file import parse_contracts
 from divvy.sim.contracts import ContractRule, Contracts, Declare
 from divvy.sim.engine import Pace
 from divvy.sim.events import event_lines, file_name
+from divvy.sim.measures import window_of
 from divvy.sim.overlay import Overlay
 from divvy.sim.replay import Replay
 from divvy.sim.scenario import Scenario, build_fleet
@@ -47,6 +50,9 @@ def verb(
     warmup: str = typer.Option("", "--warmup", help="What counts for nothing at the beginning. [7d]"),
     seeds: int = typer.Option(1, "--seeds", min=1, max=1000, help="Number of seeds, from 0."),
     events: Path | None = typer.Option(None, "--events", help="Write what happened, as JSON lines."),
+    statement: Path | None = typer.Option(
+        None, "--statement", help="Write what was owed and delivered: .csv, .json or .html."
+    ),
     on_error: OnError = typer.Option(OnError.FAIL, "--on-error", help="What a malformed row does."),
     as_json: bool = typer.Option(False, "--json", help="Print the report as JSON (divvy.simulate/1)."),
     quiet: bool = typer.Option(False, "-q", "--quiet", help="Print the names of the policies only."),
@@ -56,6 +62,8 @@ def verb(
 
     The scheduler is the one that `divvy up` runs; only clock and engine are simulated.
     """
+    if statement is not None:
+        check_ending(statement, "--statement")
     scenario = _scenario(trace, form, gpus, nodes, accounts, contract, overlay, checkpoint, on_error)
     names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
     if not names:
@@ -70,8 +78,7 @@ def verb(
     only = len(names) * seeds == 1
 
     def write(replay: Replay) -> None:
-        if events is not None:
-            _write(Path(file_name(str(events), replay.policy, replay.seed, only=only)), replay)
+        _save(replay, comparison, events, statement, only=only)
 
     with _progress(len(names) * seeds) as told:
         report = compare(comparison, time.perf_counter, told, write)
@@ -79,6 +86,17 @@ def verb(
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(report, names):
         _print(output, report)
+
+
+def _save(
+    replay: Replay, comparison: Comparison, events: Path | None, statement: Path | None, *, only: bool
+) -> None:
+    """Write the files that were asked for of one replay."""
+    if events is not None:
+        _write(Path(file_name(str(events), replay.policy, replay.seed, only=only)), replay)
+    if statement is not None:
+        last = comparison.scenario.trace.last_submission
+        write_statement(statement, replay, window_of(last, replay.end, comparison.warmup), only=only)
 
 
 def _scenario(

@@ -2,13 +2,16 @@
 
 - capacity of an hour: healthy devices, integrated.
 - demand: devices of running and queued allocated jobs, averaged over the hour.
-- owed: min(share x capacity, demand). An inner account is owed by the same rule, with its own share and the
-  demand of all its leaves; that can be more than its leaves are owed together, because what one of them
-  leaves unused is owed to its siblings first.
-- delivered: useful allocated time. Work that is known to be lost (a run that was preempted and could not be
-  resumed) is not delivered; work since the last checkpoint of a resumable job is not known here and counts.
+- owed: min(share x capacity, demand) of a leaf. What an inner account is owed is the sum of its children;
+  by the same rule as a leaf it could be more (``as_one``), because what one child leaves unused its siblings
+  may have first.
+- delivered: useful allocated time. Work that is known to be lost is not delivered.
+- carried: owed and not delivered since the begin of the period; negative where an account got more.
+- protected: the part of the allocated time inside a minimum runtime.
+- lost: allocated time whose work is known to be gone, restoring included.
 
-Pure, in GPU-milliseconds of devices, unweighted. All sums over hours are integers.
+Pure, in GPU-milliseconds of devices, unweighted. All sums over hours are integers, and the figures of an
+account are the sums of those of its children, hour by hour (share, capacity and ``as_one`` apart).
 """
 
 from __future__ import annotations
@@ -18,12 +21,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from divvy.control.hourly import HourMarks, Hours, HourSums
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.units import HOUR
-
-Hours = npt.NDArray[np.int64]
 
 
 class Demand(NamedTuple):
@@ -33,6 +34,7 @@ class Demand(NamedTuple):
     start: int
     end: int
     gpus: int
+    job: str = ""
 
 
 class Occupancy(NamedTuple):
@@ -45,8 +47,13 @@ class Occupancy(NamedTuple):
         gpus: Devices.
         weight: Charge per ms of the whole gang.
         allocated: Whether it is charged.
-        lost: Whether its work is known to be lost.
+        lost: Time at its end whose work is known to be lost, ms.
         declared: Declared minimum runtime, ms.
+        protected: Time from its begin that is or was protected, ms.
+        restore: Time at its begin spent restoring, ms.
+        entry: Number of its ledger entry; 0 where the run is not over.
+        job: Id.
+        attempt: Run of the job.
     """
 
     account: str
@@ -55,8 +62,13 @@ class Occupancy(NamedTuple):
     gpus: int
     weight: int
     allocated: bool
-    lost: bool
+    lost: int
     declared: int
+    protected: int = 0
+    restore: int = 0
+    entry: int = 0
+    job: str = ""
+    attempt: int = 0
 
 
 class Stint(NamedTuple):
@@ -74,6 +86,7 @@ class Stint(NamedTuple):
     attempt: int
     rate: int
     stop_cause: int | None
+    protected_until: int = 0
 
 
 class Adjustment(NamedTuple):
@@ -83,6 +96,7 @@ class Adjustment(NamedTuple):
     at: int
     charge: int
     cause: str
+    entry: int = 0
 
 
 class Capacity(NamedTuple):
@@ -105,82 +119,78 @@ class Row:
 
     Attributes:
         account: Path.
-        entitled: Share x capacity.
+        leaf: Whether it has no children.
         capacity: Of the whole fleet.
+        entitled: Share x capacity.
         demand: Of the account.
+        owed: What was owed.
         delivered: Useful allocated time.
         unallocated: Free time.
-        lost: Allocated time whose work was lost, in all.
+        protected: Allocated time inside a minimum runtime.
+        lost: Allocated time whose work is known to be lost.
+        adjusted: Charge of the explicit entries, weighted.
+        marks: Ledger entries that touch each hour.
+        capped_by_hour: Delivered, counted in every hour up to what each leaf was owed in it, in all.
+        capped: Delivered, counted over the period up to what each leaf was owed in it, in all.
         declared: Declared minimum runtime of the runs that began in the period, in all.
         used: How much of it they ran for, in all.
         charged: Occupancy charge, exact.
         adjustments: Explicit entries.
+        running: Runs of the account that are not over, as ``JOB/ATTEMPT``.
     """
 
     account: str
+    leaf: bool
     capacity: Hours
     entitled: Hours
     demand: Hours
+    owed: Hours
     delivered: Hours
     unallocated: Hours
-    lost: int = 0
+    protected: Hours
+    lost: Hours
+    adjusted: Hours
+    marks: HourMarks
+    capped_by_hour: int = 0
+    capped: int = 0
     declared: int = 0
     used: int = 0
     charged: int = 0
     adjustments: list[Adjustment] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)
 
     @property
-    def owed(self) -> Hours:
-        """Return what was owed in each hour."""
+    def as_one(self) -> Hours:
+        """Return what would be owed if the account were a leaf with all its demand."""
         return np.minimum(self.entitled, self.demand)
 
     @property
-    def capped(self) -> int:
-        """Return what was delivered, counted in every hour up to what was owed in it."""
-        return int(np.minimum(self.owed, self.delivered).sum())
+    def carried(self) -> Hours:
+        """Return what was owed and not delivered by the end of each hour, since the begin of the period."""
+        running: Hours = np.cumsum(self.owed - self.delivered)
+        return running
 
 
-class HourSums:
-    """Integrals of step functions, hour by hour, in O(1) per step.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a statement was made from, as far as it touches the period and the tree.
 
-    Args:
-        start: Begin of the period, ms; hours are those of the clock, the first and last may be partial.
-        end: End of the period, ms.
+    Attributes:
+        epochs: Trees.
+        capacity: Healthy devices.
+        demands: Allocated jobs.
+        occupancies: Runs.
     """
 
-    __slots__ = ("_edge", "_end", "_first", "_inner", "_start")
-
-    def __init__(self, start: int, end: int) -> None:
-        self._start, self._end = start, end
-        self._first = start // HOUR
-        count = max(-(-end // HOUR) - self._first, 0)
-        self._edge = [0] * (count + 1)
-        self._inner = [0] * (count + 1)
-
-    def add(self, start: int, end: int, rate: int) -> int:
-        """Add a rate that held over [start, end); return what of it falls into the period."""
-        start, end = max(start, self._start), min(end, self._end)
-        if start >= end:
-            return 0
-        first, last = start // HOUR - self._first, end // HOUR - self._first
-        if first == last:
-            self._edge[first] += rate * (end - start)
-        else:
-            self._edge[first] += rate * ((first + 1 + self._first) * HOUR - start)
-            self._edge[last] += rate * (end - (last + self._first) * HOUR)
-            self._inner[first + 1] += rate * HOUR
-            self._inner[last] -= rate * HOUR
-        return rate * (end - start)
-
-    def hours(self) -> Hours:
-        """Return the integral per hour."""
-        whole = np.cumsum(np.array(self._inner, dtype=np.int64)) + np.array(self._edge, dtype=np.int64)
-        return whole[:-1]
+    epochs: tuple[Epoch, ...]
+    capacity: tuple[Capacity, ...]
+    demands: tuple[Demand, ...]
+    occupancies: tuple[Occupancy, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Rows in tree order, inner accounts with the sums of their leaves.
+    """Rows in tree order, inner accounts with the sums of their children.
 
     Attributes:
         start: Begin, ms.
@@ -188,13 +198,15 @@ class Statement:
         hours: Begin of every hour of the rows, ms.
         rows: One per account.
         mean_weight: Weight of an average device over the period, to turn charge into GPU-hours.
+        sources: What it was made from.
     """
 
     start: int
     end: int
     hours: tuple[int, ...]
     rows: tuple[Row, ...]
-    mean_weight: float = 1.0
+    mean_weight: float
+    sources: Sources
 
 
 def make_statement(
@@ -206,6 +218,8 @@ def make_statement(
     occupancies: Iterable[Occupancy],
     adjustments: Iterable[Adjustment] = (),
     mean_weight: float = 1.0,
+    *,
+    listed: bool = False,
 ) -> Statement:
     """Return owed and delivered of every account of the tree in force at the end of the period.
 
@@ -218,36 +232,41 @@ def make_statement(
         occupancies: Runs, allocated and not; accounts that are no longer in the tree are left out.
         adjustments: Explicit ledger entries.
         mean_weight: Passed on.
+        listed: Whether the numbers of all entries are kept per hour, not only their range.
     """
     tree = epochs[-1].tree
-    book = _Book(tree, start, end)
+    book = _Book(tree, start, end, listed=listed)
     book.owe(epochs, capacity)
-    for demand in demands:
-        book.want(demand)
-    for occupancy in occupancies:
-        book.deliver(occupancy)
+    wanted = [demand for demand in demands if book.want(demand)]
+    seen = [occupancy for occupancy in occupancies if book.deliver(occupancy)]
     for adjustment in adjustments:
-        row = tree.row.get(adjustment.account)
-        if row is not None and start <= adjustment.at < end:
-            for level in tree.lineage[row]:
-                book.adjustments[level].append(adjustment)
+        book.adjust(adjustment)
     first, last = start // HOUR, -(-end // HOUR)
     return Statement(
-        start, end, tuple(max(hour * HOUR, start) for hour in range(first, last)), book.rows(), mean_weight
+        start,
+        end,
+        tuple(max(hour * HOUR, start) for hour in range(first, last)),
+        book.rows(),
+        mean_weight,
+        Sources(tuple(epochs), tuple(capacity), tuple(wanted), tuple(seen)),
     )
+
+
+#: Sums that a book keeps per account and hour.
+_SUMS = ("demand", "delivered", "unallocated", "protected", "lost", "adjusted")
 
 
 class _Book:
     """Sums per tree row while a statement is made; leaves first, levels above at the end."""
 
-    def __init__(self, tree: AccountTree, start: int, end: int) -> None:
+    def __init__(self, tree: AccountTree, start: int, end: int, *, listed: bool) -> None:
         self._tree, self._start, self._end = tree, start, end
         fresh = range(len(tree))
-        self._demand = [HourSums(start, end) for _ in fresh]
-        self._delivered = [HourSums(start, end) for _ in fresh]
-        self._free = [HourSums(start, end) for _ in fresh]
-        self._totals = [[0, 0, 0, 0] for _ in fresh]
-        self.adjustments: list[list[Adjustment]] = [[] for _ in fresh]
+        self._sums = {name: [HourSums(start, end) for _ in fresh] for name in _SUMS}
+        self._marks = [HourMarks(start, end, listed=listed) for _ in fresh]
+        self._totals = [[0, 0, 0] for _ in fresh]
+        self._adjustments: list[list[Adjustment]] = [[] for _ in fresh]
+        self._running: list[list[str]] = [[] for _ in fresh]
         self._capacity: Hours = HourSums(start, end).hours()
         self._entitled: list[Hours] = []
 
@@ -272,45 +291,89 @@ class _Book:
         self._capacity = total.hours()
         self._entitled = [np.rint(each).astype(np.int64) for each in entitled]
 
-    def want(self, demand: Demand) -> None:
-        """Count what a job asked for."""
+    def want(self, demand: Demand) -> bool:
+        """Count what a job asked for; return whether any of it belongs here."""
         row = self._tree.row.get(demand.account)
-        if row is not None:
-            self._demand[row].add(demand.start, demand.end, demand.gpus)
+        if row is None:
+            return False
+        return self._sums["demand"][row].add(demand.start, demand.end, demand.gpus) > 0
 
-    def deliver(self, run: Occupancy) -> None:
-        """Count a run; a run that only touches the period is charged by its part of it."""
+    def deliver(self, run: Occupancy) -> bool:
+        """Count a run by its part of the period; return whether any of it belongs here."""
         row = self._tree.row.get(run.account)
-        if row is None or run.end <= run.start:
-            return
-        if not run.allocated:
-            self._free[row].add(run.start, run.end, run.gpus)
-            return
-        inside = max(min(run.end, self._end) - max(run.start, self._start), 0)
-        totals = self._totals[row]
-        if run.lost:
-            totals[0] += inside * run.gpus
+        inside = min(run.end, self._end) - max(run.start, self._start)
+        if row is None or inside <= 0:
+            return False
+        if run.entry:
+            self._marks[row].mark(run.entry, run.start, run.end)
         else:
-            self._delivered[row].add(run.start, run.end, run.gpus)
+            self._running[row].append(f"{run.job}/{run.attempt}")
+        if not run.allocated:
+            self._sums["unallocated"][row].add(run.start, run.end, run.gpus)
+            return True
+        begin = min(run.start + run.restore, run.end)
+        kept = max(run.end - run.lost, begin)
+        self._sums["delivered"][row].add(begin, kept, run.gpus)
+        self._sums["lost"][row].add(run.start, begin, run.gpus)
+        self._sums["lost"][row].add(kept, run.end, run.gpus)
+        self._sums["protected"][row].add(run.start, min(run.start + run.protected, run.end), run.gpus)
+        totals = self._totals[row]
         if self._start <= run.start < self._end:
-            totals[1] += run.declared * run.gpus
-            totals[2] += min(run.declared, run.end - run.start) * run.gpus
-        totals[3] += inside * run.weight
+            totals[0] += run.declared * run.gpus
+            totals[1] += min(run.declared, run.end - run.start) * run.gpus
+        totals[2] += inside * run.weight
+        return True
+
+    def adjust(self, entry: Adjustment) -> None:
+        """Count an explicit entry."""
+        row = self._tree.row.get(entry.account)
+        if row is None or not self._start <= entry.at < self._end:
+            return
+        self._sums["adjusted"][row].put(entry.at, entry.charge)
+        if entry.entry:
+            self._marks[row].mark(entry.entry, entry.at, entry.at)
+        for level in self._tree.lineage[row]:
+            self._adjustments[level].append(entry)
 
     def rows(self) -> tuple[Row, ...]:
         """Sum the leaves into every level and return the rows in tree order."""
-        tree, totals = self._tree, self._totals
-        demand, delivered, free = (
-            [sums.hours() for sums in column] for column in (self._demand, self._delivered, self._free)
-        )
-        for row in range(len(tree) - 1, ROOT, -1):
-            above = tree.parent[row]
-            for column in (demand, delivered, free):
-                column[above] += column[row]
-            totals[above] = [a + b for a, b in zip(totals[above], totals[row], strict=True)]
+        tree = self._tree
+        sums = {name: [each.hours() for each in column] for name, column in self._sums.items()}
         rows: list[Row] = []
-        for row in range(ROOT + 1, len(tree)):
-            lost, declared, used, charged = totals[row]
-            columns = (self._capacity, self._entitled[row], demand[row], delivered[row], free[row])
-            rows.append(Row(tree.paths[row], *columns, lost, declared, used, charged, self.adjustments[row]))
-        return tuple(rows)
+        for row in range(len(tree)):
+            leaf = not tree.children[row]
+            due = np.minimum(self._entitled[row], sums["demand"][row])
+            owed = due if leaf else np.zeros_like(due)
+            made = Row(
+                tree.paths[row],
+                leaf,
+                self._capacity,
+                self._entitled[row],
+                sums["demand"][row],
+                owed,
+                sums["delivered"][row],
+                sums["unallocated"][row],
+                sums["protected"][row],
+                sums["lost"][row],
+                sums["adjusted"][row],
+                self._marks[row],
+                adjustments=self._adjustments[row],
+                running=self._running[row],
+            )
+            made.declared, made.used, made.charged = self._totals[row]
+            made.capped_by_hour = int(np.minimum(owed, made.delivered).sum()) if leaf else 0
+            made.capped = min(int(owed.sum()), int(made.delivered.sum())) if leaf else 0
+            rows.append(made)
+        for row in range(len(tree) - 1, ROOT, -1):
+            _add(rows[tree.parent[row]], rows[row])
+        return tuple(rows[ROOT + 1 :])
+
+
+def _add(above: Row, row: Row) -> None:
+    """Add what an account had to its parent."""
+    for name in ("owed", *_SUMS):
+        setattr(above, name, getattr(above, name) + getattr(row, name))
+    for name in ("capped_by_hour", "capped", "declared", "used", "charged"):
+        setattr(above, name, getattr(above, name) + getattr(row, name))
+    above.marks.merge(row.marks)
+    above.running = [*above.running, *row.running]

@@ -30,6 +30,10 @@ class LedgerLine(Protocol):
     """A ledger entry; times are ms."""
 
     @property
+    def id(self) -> int:
+        """Return its number; they grow in the order of writing."""
+
+    @property
     def account(self) -> str:
         """Return the account that is charged."""
 
@@ -168,6 +172,9 @@ class Reader(Protocol):
 
     def stints(self, since: int, until: int) -> Sequence[Stint]:
         """Return jobs that were queued or running at any time in a period."""
+
+    def unprotected(self, since: int, until: int) -> set[tuple[str, int]]:
+        """Return the runs of allocated jobs of a period that had no protection: (job, attempt)."""
 
     def count(self, phases: Iterable[Phase | None]) -> int:
         """Return how many jobs are in these phases."""

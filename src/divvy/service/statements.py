@@ -1,20 +1,16 @@
-"""Statements from the store: which rows matter to a period, what of them was lost, and the answer's shape."""
+"""Statements from the store: which rows matter to a period, what of them was lost, and what is not known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from divvy.control.statement import (
     Adjustment,
     Capacity,
     Demand,
     Epoch,
-    Hours,
     Occupancy,
-    Row,
     Statement,
     Stint,
     make_statement,
@@ -23,9 +19,8 @@ from divvy.errors import InputError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import read_budget
 from divvy.fleet.job import StopCause
-from divvy.service.identity import within
 from divvy.service.ports import BudgetRecord, CapacityStep, LedgerLine, Reader
-from divvy.units import DAY, HOUR, SECOND, gpu_hours
+from divvy.units import DAY, HOUR, gpu_hours
 
 LONGEST: Final = 400 * DAY
 MOST_HOURS: Final = 100_000
@@ -43,26 +38,32 @@ class Statements:
         self._reader = reader
         self._trees: dict[int, AccountTree] = {}
 
-    def make(self, start: int, end: int, now: int) -> Statement:
-        """Return the statement of a period (ms); what has not happened yet is not in it."""
+    def make(self, start: int, end: int, now: int, *, listed: bool = False) -> tuple[Statement, list[str]]:
+        """Return the statement of a period (ms) and what to know about it.
+
+        What has not happened yet is not in it. ``listed``: with the numbers of all ledger entries per hour.
+        """
         end = max(min(end, now), start)
         stints = {stint.job: stint for stint in self._reader.stints(start, end)}
+        bare = self._reader.unprotected(start, end)
         ledger = self._reader.ledger(since=start, until=end)
         steps = self._reader.capacity(start, end)
-        return make_statement(
+        made = make_statement(
             start,
             end,
             self._epochs(end),
             [Capacity(step.at, step.gpus) for step in steps],
-            _demands(stints.values(), end),
-            [*_finished(ledger, stints), *_open(stints.values(), ledger, end)],
+            [*_demands(stints.values(), end), *_forgotten(ledger, stints)],
+            [*_finished(ledger, stints, bare), *_open(stints.values(), ledger, end)],
             [
-                Adjustment(line.account, line.started, line.charge, line.cause)
+                Adjustment(line.account, line.started, line.charge, line.cause, line.id)
                 for line in ledger
                 if not line.job
             ],
             _mean_weight(steps, start, end),
+            listed=listed,
         )
+        return made, _notes(made, stints)
 
     def _epochs(self, end: int) -> list[Epoch]:
         versions = sorted(self._reader.budgets(), key=lambda version: version.version)
@@ -100,110 +101,56 @@ def check_period(start: int, end: int, *, hours: bool, accounts: int) -> None:
             f"{rows} rows of hours",
             path="hours",
             allowed=f"at most {MOST_HOURS} rows",
-            fix="ask for a shorter period or one account",
+            fix="ask for a shorter period, for one account, or without the hours",
         )
-
-
-def document(statement: Statement, account: str, *, hours: bool) -> dict[str, Any]:
-    """Return a statement without its age, of one subtree or of all accounts."""
-    return {
-        "schema": "divvy.statement/1",
-        "from_at": statement.start / SECOND,
-        "to_at": statement.end / SECOND,
-        "rows": [
-            _row(row, statement, hours=hours)
-            for row in statement.rows
-            if not account or within(row.account, account)
-        ],
-    }
-
-
-def _row(row: Row, statement: Statement, *, hours: bool) -> dict[str, Any]:
-    owed, delivered = int(row.owed.sum()), int(row.delivered.sum())
-    capacity = int(row.capacity.sum())
-    weight = statement.mean_weight
-    adjusted = sum(entry.charge for entry in row.adjustments)
-    return {
-        "account": row.account,
-        "share": float(row.entitled.sum() / capacity) if capacity else 0.0,
-        "capacity_gpu_hours": gpu_hours(capacity),
-        "demand_gpu_hours": gpu_hours(int(row.demand.sum())),
-        "owed_gpu_hours": gpu_hours(owed),
-        "delivered_gpu_hours": gpu_hours(delivered),
-        "delivered_over_owed": min(delivered, owed) / owed if owed else None,
-        "delivered_over_owed_hourly": row.capped / owed if owed else None,
-        "unallocated_gpu_hours": gpu_hours(int(row.unallocated.sum())),
-        "lost_gpu_hours": gpu_hours(row.lost),
-        "declared_gpu_hours": gpu_hours(row.declared),
-        "declared_used_gpu_hours": gpu_hours(row.used),
-        "charged": row.charged,
-        "charged_gpu_hours": row.charged / HOUR / weight,
-        "adjustments": adjusted,
-        "adjustments_gpu_hours": adjusted / HOUR / weight,
-        "entries": [
-            {
-                "at": entry.at / SECOND,
-                "charge": entry.charge,
-                "gpu_hours": entry.charge / HOUR / weight,
-                "cause": entry.cause,
-            }
-            for entry in row.adjustments
-        ],
-        "hours": _hours(row, statement.hours) if hours else None,
-    }
-
-
-def _hours(row: Row, begins: Sequence[int]) -> list[dict[str, float]]:
-    columns = (row.capacity, row.demand, row.owed, row.delivered, row.unallocated)
-    return [
-        {
-            "at": at / SECOND,
-            "capacity": capacity,
-            "demand": demand,
-            "owed": owed,
-            "delivered": delivered,
-            "unallocated": unallocated,
-        }
-        for at, capacity, demand, owed, delivered, unallocated in zip(
-            begins, *(_in_hours(column) for column in columns), strict=True
-        )
-    ]
-
-
-def _in_hours(column: Hours) -> list[float]:
-    return [float(value) for value in np.asarray(column) / HOUR]
 
 
 def _demands(stints: Iterable[Stint], end: int) -> Iterable[Demand]:
     for stint in stints:
         if stint.min_runtime and not stint.refused:
             until = end if stint.stopped is None else stint.stopped
-            yield Demand(stint.account, stint.submitted, until, stint.gpus)
+            yield Demand(stint.account, stint.submitted, until, stint.gpus, stint.job)
 
 
-def _finished(ledger: Iterable[LedgerLine], stints: dict[str, Stint]) -> Iterable[Occupancy]:
+def _forgotten(ledger: Iterable[LedgerLine], stints: dict[str, Stint]) -> Iterable[Demand]:
+    """Yield what is still known of the demand of jobs that the store has removed: that they ran."""
     for line in ledger:
-        if line.job:
-            stint = stints.get(line.job)
-            yield Occupancy(
-                line.account,
-                line.started,
-                line.ended,
-                line.gpus,
-                line.weight,
-                line.allocated,
-                stint is not None and _was_lost(stint, line.attempt),
-                stint.min_runtime if stint is not None else 0,
-            )
+        if line.job and line.allocated and line.job not in stints:
+            yield Demand(line.account, line.started, line.ended, line.gpus, line.job)
+
+
+def _finished(
+    ledger: Iterable[LedgerLine], stints: dict[str, Stint], bare: set[tuple[str, int]]
+) -> Iterable[Occupancy]:
+    for line in ledger:
+        if not line.job:
+            continue
+        stint = stints.get(line.job)
+        declared = stint.min_runtime if stint is not None else 0
+        yield Occupancy(
+            line.account,
+            line.started,
+            line.ended,
+            line.gpus,
+            line.weight,
+            line.allocated,
+            line.ended - line.started if stint is not None and _was_lost(stint, line.attempt) else 0,
+            declared,
+            protected=0 if (line.job, line.attempt) in bare else declared,
+            entry=line.id,
+            job=line.job,
+            attempt=line.attempt,
+        )
+
+
+def _cut_short(stint: Stint, attempt: int) -> bool:
+    """Return whether a run that is over ended before its job's work did."""
+    return attempt < stint.attempt or stint.stop_cause in _LOSING
 
 
 def _was_lost(stint: Stint, attempt: int) -> bool:
     """Return whether the work of a run is known to be gone: it was cut short and nothing resumes it."""
-    if stint.resumable:
-        return False
-    if attempt < stint.attempt:  # it began again from zero
-        return True
-    return stint.stop_cause in _LOSING
+    return not stint.resumable and _cut_short(stint, attempt)
 
 
 def _open(stints: Iterable[Stint], ledger: Iterable[LedgerLine], end: int) -> Iterable[Occupancy]:
@@ -218,9 +165,39 @@ def _open(stints: Iterable[Stint], ledger: Iterable[LedgerLine], end: int) -> It
                 stint.gpus,
                 stint.rate,
                 stint.min_runtime > 0,
-                lost=False,
+                lost=0,
                 declared=0,
+                protected=max(stint.protected_until - stint.started, 0),
+                job=stint.job,
+                attempt=stint.attempt,
             )
+
+
+def _notes(statement: Statement, stints: dict[str, Stint]) -> list[str]:
+    """Return what the figures cannot say: work lost since a checkpoint that only the job knows of."""
+    running = kept = cut = 0
+    for run in statement.sources.occupancies:
+        stint = stints.get(run.job)
+        if not run.allocated or stint is None:
+            continue
+        inside = min(run.end, statement.end) - max(run.start, statement.start)
+        if not run.entry:
+            running += inside * run.gpus
+        elif stint.resumable and _cut_short(stint, run.attempt):
+            kept += inside * run.gpus
+            cut += 1
+    found: list[str] = []
+    if cut:
+        found.append(
+            f"{cut} resumable runs with {gpu_hours(kept):.1f} GPU-hours were cut short; what each did "
+            "since its last checkpoint is lost, only the job knows how much, and it counts as delivered here"
+        )
+    if running:
+        found.append(
+            f"runs that are not over have {gpu_hours(running):.1f} GPU-hours in this period; whether "
+            "any of it will be lost is not known yet, and it counts as delivered"
+        )
+    return found
 
 
 def _mean_weight(steps: Sequence[CapacityStep], start: int, end: int) -> float:

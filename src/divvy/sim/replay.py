@@ -12,6 +12,7 @@ from divvy.control.loop import Loop
 from divvy.control.state import FleetState
 from divvy.errors import EngineError
 from divvy.fleet.budget import Budget
+from divvy.fleet.ledger import LedgerEntry
 from divvy.planners.base import JobPlanner
 from divvy.sim.contracts import Workload
 from divvy.sim.engine import SimulatedEngine, TraceIntake, VirtualClock
@@ -36,6 +37,7 @@ class Replay:
         record: What happened.
         end: When it stopped, ms.
         refused: Events that the state refused; empty unless a planner is at fault.
+        ledger: Every charge, in the order in which it was closed.
     """
 
     policy: str
@@ -45,6 +47,7 @@ class Replay:
     record: Recorder
     end: int
     refused: tuple[str, ...]
+    ledger: tuple[LedgerEntry, ...] = ()
 
 
 def replay(
@@ -72,13 +75,15 @@ def replay(
     engine = SimulatedEngine(clock, workload, scenario.capacity(), scenario.pace)
     intake = TraceIntake(clock, workload)
     record = Recorder(workload, engine)
-    state = FleetState(scenario.budget)
+    ledger: list[LedgerEntry] = []
+    state = FleetState(scenario.budget, ledger.append)
     loop = Loop(state, planner, clock, engine, intake, record, seed=seed, explain=False)
     with _collector_paused():
         _drive(loop, clock, engine, intake, scenario, on_progress)
     record.close(clock.time)
     refused = tuple(f"{refusal.event}: {refusal.error}" for refusal in loop.refused)
-    return Replay(planner.name, seed, workload, scenario.budget, record, clock.time, refused)
+    books = tuple(ledger)
+    return Replay(planner.name, seed, workload, scenario.budget, record, clock.time, refused, books)
 
 
 @contextmanager

@@ -48,6 +48,20 @@ class RefusedError(Exception):
         }
 
 
+#: Figures of an hour that the row of an account sums.
+_SUMMED = (
+    "capacity",
+    "demand",
+    "owed",
+    "delivered",
+    "unallocated",
+    "protected",
+    "lost",
+    "carried",
+    "adjustments",
+)
+
+
 class FakeFleet:
     """The state behind the answers; methods are named after the routes."""
 
@@ -534,26 +548,30 @@ class FakeFleet:
                 hourly.append(
                     {
                         "at": start + hour * 3_600,
+                        "share": view["effective_share"],
                         "capacity": capacity,
                         "demand": demand,
                         "owed": owed,
                         "delivered": delivered,
                         "unallocated": shape.uniform(0, 1),
+                        "protected": 0.5 * delivered,
+                        "lost": 0.0,
+                        "carried": owed - delivered,
+                        "adjustments": 0.0,
+                        "ledger": {"first": 10 + hour, "last": 12 + hour, "count": 3, "ids": None},
                     }
                 )
-            sums = {
-                key: sum(h[key] for h in hourly)
-                for key in ("capacity", "demand", "owed", "delivered", "unallocated")
-            }
+            sums = {key: sum(h[key] for h in hourly) for key in _SUMMED}
             capped = sum(min(h["owed"], h["delivered"]) for h in hourly)
             rows.append(
                 {
                     "account": view["path"],
+                    "leaf": True,
                     "share": view["effective_share"],
+                    "owed_as_one_gpu_hours": sums["owed"],
                     **{f"{key}_gpu_hours": value for key, value in sums.items()},
                     "delivered_over_owed": min(sums["delivered"] / sums["owed"], 1.0),
                     "delivered_over_owed_hourly": capped / sums["owed"],
-                    "lost_gpu_hours": 1.5,
                     "declared_gpu_hours": 100.0,
                     "declared_used_gpu_hours": 81.0,
                     "charged": int(sums["delivered"] * 3_600_000),
@@ -561,10 +579,25 @@ class FakeFleet:
                     "adjustments": 0,
                     "adjustments_gpu_hours": 0.0,
                     "entries": [],
+                    "running": [],
                     "hours": hourly if hours else None,
                 }
             )
-        return {"schema": "divvy.statement/1", **self._aged(), "from_at": start, "to_at": end, "rows": rows}
+        totals = {
+            name: sum(row[name] for row in rows)
+            for name in (*(f"{key}_gpu_hours" for key in _SUMMED), "charged", "adjustments")
+        }
+        ratios = {"delivered_over_owed": 0.97, "delivered_over_owed_hourly": 0.93}
+        return {
+            "schema": "divvy.statement/1",
+            **self._aged(),
+            "from_at": start,
+            "to_at": end,
+            "account": account,
+            "totals": totals | ratios,
+            "rows": rows,
+            "notes": [],
+        }
 
     def drain(self, name: str, reason: str, *, undo: bool) -> dict[str, Any]:
         node = next((n for n in self.nodes if n["name"] == name), None)

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from divvy.adapters.store.database import Database
+from divvy.adapters.store.books import Books, as_object, within
 from divvy.adapters.store.tables import (
     ACCEPTED,
     base,
-    budget_version,
-    capacity,
     history,
     job,
     journal,
     launch,
-    ledger,
     published,
 )
-from divvy.control.statement import Stint
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 
 
@@ -104,42 +100,6 @@ class HistoryRow(NamedTuple):
     seq: int
 
 
-class LedgerRow(NamedTuple):
-    """A ledger entry, with the author of its job (empty for an adjustment by hand)."""
-
-    seq: int
-    account: str
-    author: str
-    job: str
-    attempt: int
-    started: int
-    ended: int
-    gpus: int
-    weight: int
-    charge: int
-    allocated: bool
-    cause: str
-
-
-class CapacityRow(NamedTuple):
-    """Healthy devices of the fleet, and their charge rate, since ``at``."""
-
-    at: int
-    gpus: int
-    rate: int
-
-
-class BudgetRow(NamedTuple):
-    """A version of the budget."""
-
-    version: int
-    at: int
-    author: str
-    reason: str
-    document: dict[str, Any]
-    changes: list[dict[str, Any]]
-
-
 class JournalRow(NamedTuple):
     """A journal entry without its body."""
 
@@ -161,15 +121,12 @@ class Published(NamedTuple):
     text: str
 
 
-class Reader:
+class Reader(Books):
     """Reads the store.
 
     Args:
         database: The store.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # -- jobs -----------------------------------------------------------------------------------------
 
@@ -200,7 +157,7 @@ class Reader:
         if phases is not None:
             query = query.where(job.c.phase.in_([ACCEPTED if p is None else int(p) for p in phases]))
         if account is not None:
-            query = query.where(_within(job.c.account, account))
+            query = query.where(within(job.c.account, account))
         if author is not None:
             query = query.where(job.c.author == author)
         if before is not None:
@@ -211,16 +168,6 @@ class Reader:
         """Return the jobs that are not over, oldest first."""
         query = sa.select(job).where(job.c.phase < int(Phase.FINISHED)).order_by(job.c.number).limit(limit)
         return self._jobs(query)
-
-    def stints(self, since: int, until: int) -> list[Stint]:
-        """Return the jobs that were queued or running at any time in a period, with little of each."""
-        j = job.c
-        refused = (j.phase == int(Phase.FAILED)) & (j.attempt == 0)
-        query = sa.select(
-            *(j.id, j.account, j.gpus, j.min_runtime, j.resumable, refused),
-            *(j.submitted, j.started, j.stopped, j.attempt, j.rate, j.stop_cause),
-        ).where(j.submitted < until, j.stopped.is_(None) | (j.stopped > since))
-        return [Stint._make(row) for row in self._rows(query.order_by(j.number))]
 
     def jobs_changed(self, after: int, newer_than: int) -> list[JobRow]:
         """Return what a reader that keeps jobs in memory has not seen yet.
@@ -241,12 +188,12 @@ class Reader:
     def launch(self, name: str) -> dict[str, Any] | None:
         """Return what a job runs (`LaunchSpec` as plain values), None where it is not known."""
         rows = self._rows(sa.select(launch.c.document).where(launch.c.job == name))
-        return _object(rows[0].document) if rows else None
+        return as_object(rows[0].document) if rows else None
 
     def history(self, name: str) -> list[HistoryRow]:
         """Return what happened to a job, oldest first."""
         query = sa.select(history).where(history.c.job == name).order_by(history.c.id)
-        return [HistoryRow(r.at, r.event, _object(r.detail), r.seq) for r in self._rows(query)]
+        return [HistoryRow(r.at, r.event, as_object(r.detail), r.seq) for r in self._rows(query)]
 
     def debug_gpu_time(self, author: str, since: int) -> int:
         """Return the declared GPU-ms of an author's debug jobs submitted since a time."""
@@ -255,57 +202,6 @@ class Reader:
             job.c.author == author, job.c.debug.is_(True), job.c.submitted >= since
         )
         return int(self._rows(query)[0][0])
-
-    # -- accounts -------------------------------------------------------------------------------------
-
-    def ledger(
-        self,
-        *,
-        account: str | None = None,
-        job_id: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
-    ) -> list[LedgerRow]:
-        """Return ledger entries that touch a period, in order.
-
-        Args:
-            account: Only of this account and those below it.
-            job_id: Only of this job.
-            since: Only those that end after it.
-            until: Only those that begin before it.
-        """
-        query = sa.select(*(ledger.c[name] for name in LedgerRow._fields)).order_by(ledger.c.id)
-        if account is not None:
-            query = query.where(_within(ledger.c.account, account))
-        if job_id is not None:
-            query = query.where(ledger.c.job == job_id)
-        if since is not None:
-            query = query.where(ledger.c.ended > since)
-        if until is not None:
-            query = query.where(ledger.c.started < until)
-        return [LedgerRow._make(row) for row in self._rows(query)]
-
-    def capacity(self, since: int, until: int) -> list[CapacityRow]:
-        """Return how the fleet's capacity changed in a period, beginning with what held at its start."""
-        columns = (capacity.c.at, capacity.c.gpus, capacity.c.rate)
-        first = sa.select(*columns).where(capacity.c.at <= since).order_by(capacity.c.id.desc()).limit(1)
-        rest = sa.select(*columns).where(capacity.c.at > since, capacity.c.at < until).order_by(capacity.c.id)
-        with self._database.read() as connection:
-            rows = [*connection.execute(first), *connection.execute(rest)]
-        return [CapacityRow._make(row) for row in rows]
-
-    def budgets(self) -> list[BudgetRow]:
-        """Return all versions of the budget, newest first."""
-        query = sa.select(budget_version).order_by(budget_version.c.version.desc())
-        return [_budget(row) for row in self._rows(query)]
-
-    def budget(self, version: int | None = None) -> BudgetRow | None:
-        """Return a version of the budget, by default the one in force; None before the first start."""
-        query = sa.select(budget_version).order_by(budget_version.c.version.desc()).limit(1)
-        if version is not None:
-            query = query.where(budget_version.c.version == version)
-        rows = self._rows(query)
-        return _budget(rows[0]) if rows else None
 
     # -- the journal and the published fleet ------------------------------------------------------------
 
@@ -332,7 +228,7 @@ class Reader:
         if not rows:
             return None
         row = rows[0]
-        return JournalRow._make(row[:-1]), _object(zlib.decompress(row.body).decode())
+        return JournalRow._make(row[:-1]), as_object(zlib.decompress(row.body).decode())
 
     def bases(self) -> list[tuple[int, int, str]]:
         """Return (seq, time, SHA-256) of the base snapshots that are kept, oldest first."""
@@ -348,21 +244,6 @@ class Reader:
     def _jobs(self, query: sa.Select[Any]) -> list[JobRow]:
         with self._database.read() as connection:
             return [_job(row) for row in connection.execute(query).mappings()]
-
-    def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
-        with self._database.read() as connection:
-            return connection.execute(query).all()
-
-
-def _within(column: sa.Column[Any], path: str) -> sa.ColumnElement[bool]:
-    return (column == path) | column.startswith(path + ".", autoescape=True)
-
-
-def _object(text: str) -> dict[str, Any]:
-    document = json.loads(text)
-    if not isinstance(document, dict):
-        raise TypeError(f"expected an object, found {type(document).__name__}")
-    return document
 
 
 def _job(values: sa.RowMapping) -> JobRow:
@@ -386,10 +267,4 @@ def _job(values: sa.RowMapping) -> JobRow:
         exit_code=values["exit_code"],
         note=values["note"],
         changed=values["changed"],
-    )
-
-
-def _budget(row: sa.Row[Any]) -> BudgetRow:
-    return BudgetRow(
-        row.version, row.at, row.author, row.reason, _object(row.document), json.loads(row.changes)
     )

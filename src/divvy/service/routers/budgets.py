@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from divvy.control.changes import budget_changes
+from divvy.control.statement_document import document
 from divvy.errors import ConflictError, InputError, NotFoundError
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.fleet.budget import read_budget
@@ -188,6 +189,9 @@ async def statement(
     from_: Annotated[Instant, Query(alias="from")] = None,
     to: Instant = None,
     hours: Annotated[bool, Query(description="Every hour too.")] = False,
+    trace: Annotated[
+        bool, Query(description="What it was made from too; per hour the numbers of all ledger entries.")
+    ] = False,
 ) -> Response:
     """Return what each account was owed and what it got; by default over the last seven days."""
     now = service.now()
@@ -200,8 +204,8 @@ async def statement(
     statements.check_period(start, end, hours=hours, accounts=asked)
 
     def make() -> bytes:
-        made = service.statements.make(start, end, now)
-        return dump(statements.document(made, account, hours=hours))
+        made, notes = service.statements.make(start, end, now, listed=trace)
+        return dump(document(made, account, hours=hours, notes=notes, sources=trace))
 
     async with service.heavy:
         rendered = await run_sync(make)
