@@ -204,7 +204,7 @@ def test_reclaim_reports_what_came_back(divvy):
         (("--gpus", "4", "--warmup", "soon"), "not a duration"),
         (("--gpus", "4", "--checkpoint", "30"), "not a duration"),
         (("--gpus", "4", "--overlay", "dragons"), "gangs"),
-        (("--gpus", "4", "--format", "swf"), "philly, divvy"),
+        (("--gpus", "4", "--format", "excel"), "philly, divvy"),
         (("--gpus", "4", "--accounts", "/nowhere.toml"), "cannot be read"),
         (("--gpus", "4", "--contract", "/nowhere.toml"), "cannot be read"),
         (("--gpus", "4", "--policy", "fifo", "--warmup", "0", "--events", "/nowhere/x"), "--events"),

@@ -1,7 +1,7 @@
 import pytest
 
 from divvy.errors import InputError
-from divvy.sim.traces import read_trace
+from divvy.sim.traces import FORMATS, read_trace
 from divvy.sim.traces.trace import OnError
 
 HEADER = b"timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -130,4 +130,4 @@ def test_a_file_that_is_no_trace_is_refused_even_when_rows_may_be_skipped(data, 
 def test_an_unknown_format_lists_the_known_ones():
     with pytest.raises(InputError, match="unknown trace format") as caught:
         read_trace(HEADER, "excel", "t.xls")
-    assert caught.value.faults[0].allowed == "philly, divvy"
+    assert caught.value.faults[0].allowed == ", ".join((*FORMATS, "auto"))

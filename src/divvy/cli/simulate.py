@@ -27,7 +27,7 @@ from divvy.sim.overlay import Overlay
 from divvy.sim.replay import Replay
 from divvy.sim.scenario import Scenario, build_fleet
 from divvy.sim.synthetic import RECLAIM_WINDOW, reclaim_trace, synthetic_trace
-from divvy.sim.traces import read_trace
+from divvy.sim.traces import FORMATS, read_trace
 from divvy.sim.traces.trace import OnError, Trace
 from divvy.units import parse_duration
 
@@ -39,7 +39,7 @@ _OVERLAYS: Final = ("none", "gangs")
 
 def verb(
     trace: str = typer.Argument(help="Trace file, or a built-in workload: synthetic, reclaim."),
-    form: str = typer.Option("divvy", "--format", help="Format of the file: philly or divvy."),
+    form: str = typer.Option("auto", "--format", help=f"Format of the file: auto, {', '.join(FORMATS)}."),
     gpus: int | None = typer.Option(None, "--gpus", help="Devices; one pooled node without --nodes."),
     nodes: str | None = typer.Option(None, "--nodes", help="KxM: K nodes of M devices, with placement."),
     accounts: str = typer.Option("equal", "--accounts", help="Budget file (TOML), equal or by-demand."),

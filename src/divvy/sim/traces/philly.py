@@ -32,6 +32,11 @@ _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _TIME_HELP: Final = "YYYY-MM-DD HH:MM:SS"
 
 
+def looks(names: list[str]) -> bool:
+    """Return whether a header is that of a Philly trace."""
+    return set(COLUMNS) <= set(names)
+
+
 def read_philly(data: bytes, source: str, on_error: OnError = OnError.FAIL) -> Trace:
     """Return the jobs of a Philly CSV file; ids are ``p`` and the line in the file.
 
