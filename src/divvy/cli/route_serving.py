@@ -79,7 +79,9 @@ def tiers(
     ],
     hbm: Annotated[str, typer.Option("--hbm", help="Room in HBM of one GPU for this set.")] = "40GB",
     host: Annotated[str, typer.Option("--host", help="Room in host memory.")] = "256GB",
-    cxl: Annotated[str, typer.Option("--cxl", help="Room in CXL memory; 0B for none.")] = "0B",
+    cxl: Annotated[
+        str, typer.Option("--cxl", help="Room in CXL memory; without it what the topology shows.")
+    ] = "",
     nvme: Annotated[str, typer.Option("--nvme", help="Room on NVMe; 0B for none.")] = "4TB",
     as_json: Json = False,
 ) -> None:
@@ -88,7 +90,7 @@ def tiers(
     from divvy.planners.transfers.tiers import plan_tiers, read_access  # noqa: PLC0415 - same
 
     room = {
-        name: _bytes(text, f"--{name}")
+        name: _bytes(text, f"--{name}") if text else -1
         for name, text in (("hbm", hbm), ("host", host), ("cxl", cxl), ("nvme", nvme))
     }
     entries = read_access(access.name, _lines(access), float(_bytes(working_set, "--working-set")))

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from divvy.errors import InputError
+from divvy.fleet.topology.read import build
+from divvy.planners.transfers.candidates import Finder
 from divvy.planners.transfers.experts import Fleet, bound_s, dispatch_s, plan_experts, read_traffic
 from divvy.planners.transfers.layout import held, moves, plan_layout
 from divvy.planners.transfers.models import SHAPES, shape_of
 from divvy.planners.transfers.overlap import Pipe, plan_overlap
+from divvy.planners.transfers.places import tiers_of
+from divvy.planners.transfers.roads import roads
 from divvy.planners.transfers.tiers import Access, Tier, plan_tiers, read_access
 
 
@@ -156,3 +160,37 @@ def test_traffic_files():
     assert read_traffic([4.0, 2.0], gpus, 2) is not None
     for wrong in ([[1, 2]], [["a", 2], [3, 4]], [[-1, 2], [3, 4]], {"g0": [1, 2]}):
         assert read_traffic(wrong, gpus, 2) is None
+
+
+CXL = """<topology version="2.0"><object type="Machine"><object type="Package">
+<object type="NUMANode" os_index="0" local_memory="1024"/>{node}
+<object type="Bridge" bridge_type="0-1" bridge_pci="0000:[00-1f]">
+<object type="PCIDev" pci_busid="0000:19:00.0" pci_type="0302 [10de:2330]" pci_link_speed="63.015385"/>
+{device}</object></object></object></topology>"""
+EXPANDER = (
+    '<object type="PCIDev" pci_busid="0000:1b:00.0" pci_type="0502 [1e98:0001]" pci_link_speed="{rate}"/>'
+)
+
+
+def test_cxl_memory_is_a_place_with_routes_and_the_tier_is_read_through_them():
+    topo = build([("m.xml", CXL.format(node="", device=EXPANDER.format(rate="31.507692")))])
+    (route,) = Finder(roads(topo)).between("cxl0", "GPU0")
+    assert (route.kind, round(float(route.gb_per_s), 1)) == ("host-staged", 31.5)
+    room = {"hbm": 1, "host": 1, "cxl": 10, "nvme": 1}
+    cxl = next(t for t in tiers_of(topo, room) if t.name == "cxl")
+    assert (round(cxl.gb_per_s, 1), cxl.source) == (31.5, "route from cxl0 to the GPU")
+
+
+def test_a_numa_node_of_cxl_memory_is_no_socket():
+    node = '<object type="NUMANode" os_index="1" subtype="CXL-DRAM" local_memory="4096"/>'
+    topo = build([("m.xml", CXL.format(node=node, device=""))])
+    assert [v.id for v in topo.vertices.values() if v.kind in ("numa", "cxl")] == ["numa0", "cxl0"]
+    tiers = tiers_of(topo, {"hbm": 1, "host": 1, "cxl": -1, "nvme": 1})
+    assert next(t for t in tiers if t.name == "cxl").capacity_bytes == 4096
+
+
+def test_without_cxl_in_the_picture_the_tier_is_assumed_and_says_so():
+    topo = build([("m.xml", CXL.format(node="", device=""))])
+    assert "cxl" not in {t.name for t in tiers_of(topo, {"hbm": 1, "host": 1, "cxl": -1, "nvme": 1})}
+    tiers = tiers_of(topo, {"hbm": 1, "host": 1, "cxl": 10, "nvme": 1})
+    assert "default" in next(t for t in tiers if t.name == "cxl").source

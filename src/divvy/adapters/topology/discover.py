@@ -21,8 +21,11 @@ from divvy.fleet.topology.sysfs import PciFunction, read_sysfs
 _TIMEOUT_SECONDS: Final = 20
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
-#: Tools and how they are asked. Their answers go through the same parsers as files.
+#: Tools and how they are asked. Their answers go through the same parsers as files. Of several with one
+#: name (hwloc's program without graphics, and with it) the first that answers is enough.
 REQUESTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("hwloc", ("lstopo-no-graphics", "--of", "xml", "-")),
+    ("hwloc", ("lstopo", "--of", "xml", "-")),
     ("nvidia-smi", ("nvidia-smi", "topo", "-m")),
     ("nvidia-smi", ("nvidia-smi", "topo", "-p2p", "r")),
     ("ibstat", ("ibstat",)),
@@ -39,12 +42,17 @@ def discover(extra: Sequence[tuple[str, str]] = (), sys_root: Path = Path("/sys"
     hints: dict[str, PciNode] = {}
     readings: list[Reading] = [read_sysfs(f"{sys_root}", pci_functions(sys_root), numa_nodes(sys_root))]
     silent: list[Finding] = []
+    answered: set[tuple[str, str]] = set()
     for name, command in REQUESTS:
-        text = ask(command)
+        tool = (name, "" if name == "hwloc" else " ".join(command))
+        text = ask(command) if tool not in answered else None
         if text is None:
             continue
         try:
-            readings.append(read(" ".join(command), text, hints))
+            reading = read(" ".join(command), text, hints)
+            hints.update(reading.pci)
+            readings.append(reading)
+            answered.add(tool)
         except DivvyError as error:
             fix = f"run {' '.join(command)} by hand"
             silent.extend(Finding("tool-unreadable", name, fault.message, fix) for fault in error.faults)
@@ -75,6 +83,7 @@ def pci_functions(sys_root: Path) -> dict[str, PciFunction]:
         chain = [part for part in parts if _ADDRESS.fullmatch(part.lower())]
         root = next((part for part in parts if part.startswith("pci")), "pci")
         bus = entry.name.lower()
+        memory, size = _cxl(entry)
         out[bus] = PciFunction(
             bus=bus,
             parent=chain[-2].lower() if len(chain) > 1 else "",
@@ -88,16 +97,19 @@ def pci_functions(sys_root: Path) -> dict[str, PciFunction]:
                 (p for d in (entry, *sorted(entry.glob("virtio*"))) if (p := _ports(d / "net"))), ()
             ),
             fabrics=_fabrics(entry / "infiniband"),
-            disk=_disk(entry / "nvme"),
+            disk=_disk(entry / "nvme") or memory,
+            memory_bytes=size,
         )
     return out
 
 
 def numa_nodes(sys_root: Path) -> dict[int, int]:
-    """Return the bytes of memory of each NUMA node."""
+    """Return the bytes of memory of each NUMA node with processors (a GPU's or CXL memory has none)."""
     out: dict[int, int] = {}
     base = sys_root / "devices" / "system" / "node"
     for entry in sorted(base.glob("node[0-9]*")) if base.is_dir() else []:
+        if (entry / "cpulist").exists() and not _text(entry / "cpulist"):
+            continue
         match = re.search(r"MemTotal:\s+(\d+) kB", _text(entry / "meminfo"))
         out[int(entry.name.removeprefix("node"))] = int(match.group(1)) * 1024 if match else 0
     return out
@@ -122,6 +134,14 @@ def _disk(folder: Path) -> str:
     """Return the name of the first NVMe controller's namespace."""
     names = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     return f"{names[0]}n1" if names else ""
+
+
+def _cxl(entry: Path) -> tuple[str, int]:
+    """Return the name and the bytes of a function's CXL memory (``mem0``); nothing and 0 without."""
+    for folder in sorted(entry.glob("mem[0-9]*")):
+        sizes = [_text(folder / part / "size") for part in ("ram", "pmem")]
+        return folder.name, sum(int(s, 0) for s in sizes if re.fullmatch(r"0x[0-9a-fA-F]+|\d+", s))
+    return "", 0
 
 
 def _text(path: Path) -> str:

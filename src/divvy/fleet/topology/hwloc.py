@@ -9,13 +9,14 @@ from xml.etree.ElementTree import Element
 from divvy.fleet.topology.graph import Kind, Link, LinkKind, Origin, Source, Vertex
 from divvy.fleet.topology.pcitree import PciNode, Port, TreeBuilder, number_gpus
 from divvy.fleet.topology.reading import Reading
-from divvy.fleet.topology.speeds import CARDS, HOST_MEMORY_GB_PER_S
+from divvy.fleet.topology.speeds import CARDS, CXL_GB_PER_S, HOST_MEMORY_GB_PER_S
 from divvy.fleet.topology.xmltext import read_xml
 
 _TYPE: Final = re.compile(r"([0-9a-f]{4})\s+\[([0-9a-f]{4}):([0-9a-f]{4})\]", re.IGNORECASE)
 _GPU_NAME: Final = re.compile(r"(?:cuda|nvml|rsmi|opencl\d+d)(\d+)", re.ASCII)
 _OPENFABRICS, _NETWORK, _DISK = "3", "2", "0"
 _NVLINK_CARDS: Final = frozenset(card.name for card in CARDS.values() if card.nvlinks)
+_CXL_SIZES: Final = ("CXLRAMSize", "CXLPMEMSize", "Size")  # KiB
 _AMAZON_BRIDGE: Final = (0x1D0F, 0x0200)
 
 
@@ -88,7 +89,7 @@ def _sockets(root: Element, reading: Reading) -> dict[str, Element]:
     """Add NUMA nodes; a machine without any has one."""
     found: dict[str, Element] = {}
     for element in root.iter("object"):
-        if element.get("type") == "NUMANode":
+        if element.get("type") == "NUMANode" and "CXL" not in element.get("subtype", "").upper():
             number = int(element.get("os_index", "0"))
             numa = f"numa{number}"
             memory = element.get("local_memory", "")
@@ -98,7 +99,28 @@ def _sockets(root: Element, reading: Reading) -> dict[str, Element]:
     if not found:
         reading.vertices["numa0"] = Vertex("numa0", Kind.NUMA, numa=0)
         found["numa0"] = root
+    if not any(o.get("type") == "PCIDev" and "0502 " in o.get("pci_type", "") for o in root.iter("object")):
+        _memory_only(root, found, reading)
     return found
+
+
+def _memory_only(root: Element, sockets: dict[str, Element], reading: Reading) -> None:
+    """Add NUMA nodes of the subtype CXL where no PCI device shows the memory, at a near socket."""
+    parents = {child: parent for parent in root.iter() for child in parent}
+    names = {element: numa for numa, element in sockets.items()}
+    for element in root.iter("object"):
+        if element.get("type") != "NUMANode" or "CXL" not in element.get("subtype", "").upper():
+            continue
+        above = parents.get(element, root)
+        socket = next((names[e] for e in above.iter("object") if e in names), next(iter(sockets)))
+        number, memory = element.get("os_index", "0"), element.get("local_memory", "")
+        facts = (("memory_bytes", memory),) if memory else ()
+        cxl = f"cxl{sum(v.kind is Kind.CXL for v in reading.vertices.values())}"
+        reading.vertices[cxl] = Vertex(
+            cxl, Kind.CXL, name=f"NUMA node {number}", numa=reading.vertices[socket].numa, facts=facts
+        )
+        source = Source(Origin.DEFAULT, "hwloc gives no rate; a CXL 2.0 x8 expander is assumed")
+        reading.links.append(Link(cxl, socket, LinkKind.CXL, CXL_GB_PER_S, source, 0.25))
 
 
 def _host_bridges(element: Element, numa: str | None, out: list[tuple[str | None, PciNode]]) -> None:
@@ -165,5 +187,8 @@ def _devices(element: Element, node: PciNode) -> None:
         match = _GPU_NAME.fullmatch(name)
         if match is not None and node.is_gpu and node.gpu is None:
             node.gpu = int(match.group(1))
-        if device.get("osdev_type") == _DISK and not node.name:
+        if (device.get("osdev_type") == _DISK or node.is_cxl) and not node.name:
             node.name = name
+        size = next((i.get("value", "") for i in device.iter("info") if i.get("name") in _CXL_SIZES), "")
+        if node.is_cxl and size.isdigit():
+            node.facts["memory_bytes"] = str(int(size) * 1024)

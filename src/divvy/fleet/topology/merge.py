@@ -20,6 +20,7 @@ from divvy.fleet.topology.graph import (
     pairs_of,
     topology,
 )
+from divvy.fleet.topology.inside import furnish
 from divvy.fleet.topology.labels import tree_labels
 from divvy.fleet.topology.nvlinks import add_nvlinks
 from divvy.fleet.topology.overlay import apply_measured, apply_peers, apply_ports
@@ -32,6 +33,7 @@ from divvy.fleet.topology.speeds import (
     socket_speed,
 )
 from divvy.fleet.topology.synthesis import build_tree, is_grace
+from divvy.fleet.topology.topograph import FORM
 
 _GRACE_MEMORY_GB_PER_S = 450.0
 
@@ -42,6 +44,8 @@ def merge(readings: Sequence[Reading]) -> Topology:
     Raises:
         InputError: If none of the inputs has devices.
     """
+    given = readings
+    readings, told = _furnish(readings)
     base, matrices = _base(readings)
     findings = [finding for reading in readings for finding in reading.findings]
     labels: dict[tuple[str, str], str] = {}
@@ -62,29 +66,46 @@ def merge(readings: Sequence[Reading]) -> Topology:
             _compare_trees(base, reading, findings)
     for matrix in rest:
         labels |= _overlay_labels(base, matrix, labels, findings)
-    if not any(v.kind in (Kind.GPU, Kind.NIC, Kind.NODE, Kind.PCI) for v in base.vertices.values()):
-        text = "there is no GPU, NIC or node in it"
-        findings.append(
-            Finding("no-devices", base.name, text, "check that the file is whole and of the right machine")
-        )
+    _expect_devices(base, findings)
     _complete(base, grace=grace)
     _drop_dangling(base, findings)
     for reading in readings:
         apply_ports(base, reading, findings)
         apply_measured(base, reading, findings)
-    allowed = apply_peers(base, readings)
+    allowed = apply_peers(base, given)
     computed = tree_labels(base.vertices, base.links, nccl=base.form.startswith("NCCL"))
     pairs = labels if base.labels else (computed | labels if len(base.vertices) < 4096 else labels)
     merged = topology(
-        " + ".join(reading.name for reading in readings),
+        " + ".join(reading.name for reading in given),
         base.vertices.values(),
         base.links,
         _peering(base, allowed=allowed),
         pairs=pairs,
         findings=findings,
-        sources=[f"{reading.name} ({reading.form})" for reading in readings],
+        sources=[f"{reading.name} ({reading.form})" for reading in given],
     )
-    return replace(merged, findings=(*merged.findings, *check(merged)))
+    more = [finding for finding in check(merged) if finding.code not in told]
+    return replace(merged, findings=(*merged.findings, *more))
+
+
+def _expect_devices(base: Reading, findings: list[Finding]) -> None:
+    """Report a picture without devices."""
+    if not any(v.kind in (Kind.GPU, Kind.NIC, Kind.NODE, Kind.PCI) for v in base.vertices.values()):
+        text = "there is no GPU, NIC or node in it"
+        findings.append(
+            Finding("no-devices", base.name, text, "check that the file is whole and of the right machine")
+        )
+
+
+def _furnish(readings: Sequence[Reading]) -> tuple[Sequence[Reading], set[str]]:
+    """Return a model with its nodes as other inputs show one, and the codes of what is wrong in each."""
+    models = [r for r in readings if r.form == FORM]
+    others = [r for r in readings if r.form != FORM]
+    if len(models) != 1 or any(r.cluster for r in others) or not any(r.vertices for r in others):
+        return readings, set()
+    machine = merge(others)
+    furnish(models[0], machine)
+    return models, {finding.code for finding in machine.findings}
 
 
 def _base(readings: Sequence[Reading]) -> tuple[Reading | None, list[Reading]]:
@@ -97,7 +118,7 @@ def _base(readings: Sequence[Reading]) -> tuple[Reading | None, list[Reading]]:
         raise InputError.one(
             "inputs-do-not-merge",
             f"{names}: a cluster model and another picture cannot be merged into one machine",
-            allowed="several inputs of one machine, or one cluster model (with measured overlays)",
+            allowed="several inputs of one machine, or one topograph model with inputs of one of its nodes",
             fix="give them one at a time",
         )
     if not trees and not matrices:
@@ -106,8 +127,13 @@ def _base(readings: Sequence[Reading]) -> tuple[Reading | None, list[Reading]]:
             f"{', '.join(r.name for r in readings)}: no input has devices; overlays need a picture to lie on",
             fix="add nvidia-smi topo -m, an NCCL XML or an hwloc XML of the machine",
         )
-    chosen = sorted(trees, key=lambda r: not r.form.startswith("NCCL"))
+    chosen = sorted(trees, key=lambda r: (not r.form.startswith("NCCL"), not _devices(r)))
     return (chosen[0] if chosen else None), matrices
+
+
+def _devices(reading: Reading) -> bool:
+    """Return whether an input shows any device: /sys of a container may show none."""
+    return any(v.kind in (Kind.GPU, Kind.NIC, Kind.PCI, Kind.STORAGE) for v in reading.vertices.values())
 
 
 def _gpus_per_socket(reading: Reading) -> int:
@@ -128,6 +154,9 @@ def _compare_trees(base: Reading, other: Reading, findings: list[Finding]) -> No
         mine = known.get(vertex.bus) if vertex is not None and link.kind is LinkKind.PCIE else None
         here = own.get(mine.id) if mine is not None else None
         if mine is None or here is None or link.source.origin is not Origin.WIDTH:
+            continue
+        if here.source.origin < Origin.WIDTH:
+            _replace(base, here, replace(here, gb_per_s=link.gb_per_s, source=link.source))
             continue
         if here.source.origin is Origin.WIDTH and abs(here.gb_per_s - link.gb_per_s) > 0.05 * here.gb_per_s:
             lower = min(here, link, key=lambda x: x.gb_per_s)
@@ -235,11 +264,13 @@ def _complete(base: Reading, *, grace: bool) -> None:
     linked = {link.ends for link in base.links if link.kind is LinkKind.SOCKET}
     for numa in numas:
         memory = numa.id.replace("numa", "dram") if "/" not in numa.id else numa.id.replace("/numa", "/dram")
+        if memory in base.vertices:
+            continue
         base.vertices[memory] = Vertex(memory, Kind.MEMORY, numa=numa.numa, machine=numa.machine)
         rate = _GRACE_MEMORY_GB_PER_S if grace else HOST_MEMORY_GB_PER_S
         source = Source(Origin.DEFAULT, "memory of one socket, one way")
         base.links.append(Link(memory, numa.id, LinkKind.MEMORY, rate, source, 0.1))
-    if base.form != "topograph model" and not grace:
+    if base.form != FORM and not grace:
         for a, b in pairs_of([numa.id for numa in numas]):
             first, second = base.vertices[a], base.vertices[b]
             if first.machine == second.machine and tuple(sorted((a, b))) not in linked:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from divvy.fleet.topology.graph import Kind, Link, LinkKind, Origin, Source, Vertex
 from divvy.fleet.topology.reading import Reading
-from divvy.fleet.topology.speeds import CARDS, NIC_DEFAULT_GBIT, NIC_GBIT, PCIE_BOTH_WAYS, TCP_GB_PER_S, Card
+from divvy.fleet.topology.speeds import (
+    CARDS,
+    CXL_GB_PER_S,
+    NIC_DEFAULT_GBIT,
+    NIC_GBIT,
+    PCIE_BOTH_WAYS,
+    TCP_GB_PER_S,
+    Card,
+)
 
 DEFAULT_X16 = 31.507692
 FABRIC = "fabric"
@@ -38,7 +46,9 @@ class PciNode:
         gpu: GPU number as the input gives it; None if it does not.
         gpu_facts: Further words of the GPU.
         ports: Network ports.
-        name: Name of the operating system's device (storage).
+        name: Name of the operating system's device (storage, CXL memory).
+        note: What to show beside a bridge.
+        facts: Further words of the device.
     """
 
     bus: str
@@ -53,6 +63,7 @@ class PciNode:
     ports: list[Port] = field(default_factory=list)
     name: str = ""
     note: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
 
     @property
     def card(self) -> Card | None:
@@ -76,9 +87,15 @@ class PciNode:
         return self.device_class >> 8 == 0x0108
 
     @property
+    def is_cxl(self) -> bool:
+        """Return whether this is a CXL memory device."""
+        return self.device_class >> 8 == 0x0502
+
+    @property
     def is_device(self) -> bool:
         """Return whether this belongs into the graph by itself."""
-        return self.is_gpu or self.is_nic or self.is_storage or (self.device_class == 0 and not self.children)
+        known = self.is_gpu or self.is_nic or self.is_storage or self.is_cxl
+        return known or (self.device_class == 0 and not self.children)
 
     def walk(self) -> Iterable[PciNode]:
         """Yield this node and everything below it."""
@@ -105,6 +122,7 @@ class TreeBuilder:
         self._prefix = f"{machine}/" if machine else ""
         self._switches = 0
         self._nics = 0
+        self._cxls = 0
         self._unknown: list[str] = []
 
     def name(self, text: str) -> str:
@@ -163,6 +181,9 @@ class TreeBuilder:
         elif node.is_nic:
             self._nic(parent, node, numa, bridges, model)
             return
+        elif node.is_cxl:
+            self._cxl(node, numa)
+            return
         elif node.is_storage:
             name = node.name or node.bus
             vertex = Vertex(self.name(name), Kind.STORAGE, bus=node.bus, numa=numa, machine=self.machine)
@@ -173,6 +194,24 @@ class TreeBuilder:
             )
         self.reading.vertices[vertex.id] = vertex
         self._link(vertex.id, parent, node, bridges)
+
+    def _cxl(self, node: PciNode, numa: int | None) -> None:
+        """Add a CXL memory device: memory of its socket, behind a link of its own."""
+        cxl = self.name(f"cxl{self._cxls}")
+        self._cxls += 1
+        sockets = [v for v in self.reading.vertices.values() if v.kind is Kind.NUMA]
+        mine = [v for v in sockets if v.machine == self.machine]
+        socket = next((v.id for v in mine if v.numa == numa), mine[0].id)
+        facts = tuple(sorted(node.facts.items()))
+        self.reading.vertices[cxl] = Vertex(
+            cxl, Kind.CXL, name=node.name, bus=node.bus, numa=numa, machine=self.machine, facts=facts
+        )
+        if node.gb_per_s is not None:
+            source = Source(Origin.WIDTH, node.link_text, node.link_where or self.reading.name)
+        else:
+            source = Source(Origin.DEFAULT, "width not given; a CXL 2.0 x8 expander is assumed")
+        rate = node.gb_per_s or CXL_GB_PER_S
+        self.reading.links.append(Link(cxl, socket, LinkKind.CXL, rate, source, 0.25))
 
     def _nic(self, parent: str, node: PciNode, numa: int | None, bridges: int, model: str) -> None:
         """Add a NIC with each of its ports; a NIC without a name is numbered."""

@@ -17,7 +17,7 @@ _BOX: Final = 60.0
 _HIGH: Final = 34.0
 _LOW: Final = 20.0
 _GAP: Final = 34.0
-_TREE: Final = frozenset({LinkKind.PCIE, LinkKind.HOST, LinkKind.C2C})
+_TREE: Final = frozenset({LinkKind.PCIE, LinkKind.HOST, LinkKind.C2C, LinkKind.CXL})
 _MESH: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI})
 
 

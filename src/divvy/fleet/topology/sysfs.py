@@ -26,7 +26,8 @@ class PciFunction:
         width: ``current_link_width``.
         networks: Names of network interfaces with their rate in Gb/s (0: unknown).
         fabrics: Names of RDMA devices with their rate in Gb/s (0: unknown).
-        disk: Name of its block device.
+        disk: Name of its block device or CXL memory.
+        memory_bytes: Of a CXL memory device, 0 where unknown.
     """
 
     bus: str
@@ -40,6 +41,7 @@ class PciFunction:
     networks: tuple[tuple[str, float], ...] = ()
     fabrics: tuple[tuple[str, float], ...] = ()
     disk: str = ""
+    memory_bytes: int = 0
 
 
 def read_sysfs(name: str, functions: Mapping[str, PciFunction], numas: Mapping[int, int]) -> Reading:
@@ -63,12 +65,15 @@ def read_sysfs(name: str, functions: Mapping[str, PciFunction], numas: Mapping[i
             roots.setdefault((function.root, function.numa), []).append(nodes[bus])
     number_gpus(node for group in roots.values() for node in group)
     builder = TreeBuilder(reading)
+    sockets = [v for v in reading.vertices.values() if v.kind is Kind.NUMA]
     for position, ((root, numa), group) in enumerate(sorted(roots.items())):
         useful = [node for node in group if any(inner.is_device for inner in node.walk())]
         if not useful:
             continue
-        known = f"numa{numa}" in reading.vertices
-        socket = f"numa{numa}" if known else next(iter(reading.vertices))
+        # Where there is one node only, nothing is left open.
+        number = (sockets[0].numa or 0) if len(sockets) == 1 else numa
+        known = f"numa{number}" in reading.vertices
+        socket = f"numa{number}" if known else sockets[0].id
         if not known:
             reading.warn(
                 "numa-unknown",
@@ -77,11 +82,11 @@ def read_sysfs(name: str, functions: Mapping[str, PciFunction], numas: Mapping[i
                 "enable NUMA in the BIOS, or give the VM its NUMA layout",
             )
         bridge = f"hb{position}"
-        reading.vertices[bridge] = Vertex(bridge, Kind.HOST_BRIDGE, bus=root, numa=numa if known else None)
+        reading.vertices[bridge] = Vertex(bridge, Kind.HOST_BRIDGE, bus=root, numa=number if known else None)
         source = Source(Origin.DEFAULT, "the processor's own fabric; not a limit by itself")
         reading.links.append(Link(bridge, socket, LinkKind.HOST, HOST_MEMORY_GB_PER_S, source, 0.3))
         for node in useful:
-            builder.attach(bridge, node, numa if known else None)
+            builder.attach(bridge, node, number if known else None)
     builder.close()
     return reading
 
@@ -99,4 +104,5 @@ def _node(function: PciFunction, name: str) -> PciNode:
         link_where=name,
         ports=ports,
         name=function.disk,
+        facts={"memory_bytes": str(function.memory_bytes)} if function.memory_bytes else {},
     )

@@ -21,6 +21,8 @@ _RANGE: Final = re.compile(r"^(.*)\[([^\]]*)\](.*)$")
 _NVL72_NODES = 18
 _X16_GEN5 = 63.015385
 _NIC = 50.0
+UPLINK: Final = Source(Origin.DEFAULT, "uplink not given; a non-blocking tree is assumed")
+FORM: Final = "topograph model"
 _FIX = "see tests/models in NVIDIA/topograph for the form: switches, blocks"
 
 
@@ -30,7 +32,7 @@ def read_topograph(name: str, text: str) -> Reading:
     Raises:
         InputError: If the text is not YAML or has neither switches nor blocks.
     """
-    reading = Reading(name, "topograph model", tree=True, cluster=True)
+    reading = Reading(name, FORM, tree=True, cluster=True)
     document = _load(name, text, reading)
     switches = document.get("switches") if isinstance(document.get("switches"), dict) else {}
     blocks = [b for b in document.get("blocks") or [] if isinstance(b, dict)]
@@ -185,17 +187,21 @@ def _switches(switches: Mapping[str, Any], below: dict[str, float], reading: Rea
                 )
     for name, listed in children.items():
         for child in listed:
-            rate = _weight(child, children, below, frozenset({name}))
+            rate = weight(child, children, below, frozenset({name}))
             if rate:
-                source = Source(Origin.DEFAULT, "uplink not given; a non-blocking tree is assumed")
-                reading.links.append(Link(child, name, LinkKind.NETWORK, rate, source, 0.5))
+                reading.links.append(Link(child, name, LinkKind.NETWORK, rate, UPLINK, 0.5))
 
 
-def _weight(
-    name: str, children: dict[str, list[str]], below: dict[str, float], seen: frozenset[str]
-) -> float:
-    """Return the NIC rate below a switch."""
+def weight(name: str, children: dict[str, list[str]], below: dict[str, float], seen: frozenset[str]) -> float:
+    """Return the NIC rate below a switch.
+
+    Args:
+        name: The switch.
+        children: Switches below each switch.
+        below: Rate of the NICs that hang on each switch itself.
+        seen: Switches above, so that a circle ends.
+    """
     if name in seen:
         return 0.0
-    more = (_weight(child, children, below, seen | {name}) for child in children.get(name, ()))
+    more = (weight(child, children, below, seen | {name}) for child in children.get(name, ()))
     return below.get(name, 0.0) + sum(more)

@@ -16,6 +16,7 @@ _NET: Final = frozenset({LinkKind.NETWORK, LinkKind.TCP})
 _HOST: Final = frozenset(
     {LinkKind.PCIE, LinkKind.HOST, LinkKind.C2C, LinkKind.SOCKET, LinkKind.STORAGE, LinkKind.CXL}
 )
+_MEMORIES: Final = (Kind.MEMORY, Kind.CXL)
 _MOST_NICS: Final = 4
 
 #: Kinds from the plainest to the most involved; the order in which people read them.
@@ -112,7 +113,7 @@ def kind_of(ways: Roads, path: Path) -> str:
         return "nvlink-relay" if has_relay else "nvlink"
     if has_relay:
         return "relay"
-    ends_in_memory = Kind.MEMORY in (ways.topo.vertices[places[0]].kind, ways.topo.vertices[places[-1]].kind)
+    ends_in_memory = any(ways.topo.vertices[v].kind in _MEMORIES for v in (places[0], places[-1]))
     return "host-staged" if has_memory or ends_in_memory else "pcie-p2p"
 
 
@@ -222,11 +223,11 @@ class Finder:
             name, state = names[arc.head]
             vertex = vertices[name]
             if vertex.machine != machine or (
-                vertex.kind in (Kind.GPU, Kind.NIC, Kind.STORAGE) and name != end
+                vertex.kind in (Kind.GPU, Kind.NIC, Kind.STORAGE, Kind.CXL) and name != end
             ):
                 return False
             if not memory and (vertex.kind is Kind.MEMORY or state == "to") and name != end:
-                return state == "to" and vertices[end].kind is Kind.MEMORY
+                return state == "to" and vertices[end].kind in _MEMORIES
             if memory and state in ("P", "peer"):
                 return False
             return arc.link < 0 or links[arc.link].kind in _HOST or links[arc.link].kind is LinkKind.MEMORY

@@ -92,7 +92,7 @@ def tiers_of(topo: Topology, room: dict[str, int]) -> list[Tier]:
             host,
             "route from the socket's memory to the GPU",
         ),
-        Tier("cxl", room["cxl"], 1.2e-6, min(CXL_GB_PER_S, host), "CXL 2.0 x8 expander (default)"),
+        _cxl(topo, finder, gpu.id, room["cxl"], host),
         Tier(
             "nvme",
             room["nvme"],
@@ -102,6 +102,26 @@ def tiers_of(topo: Topology, room: dict[str, int]) -> list[Tier]:
         ),
     ]
     return [tier for tier in tiers if tier.capacity_bytes > 0]
+
+
+def _cxl(topo: Topology, finder: Finder, gpu: str, room: int, host: float) -> Tier:
+    """Return the CXL tier: the expanders of the graph with the routes from them, else an assumed one.
+
+    Args:
+        topo: The topology.
+        finder: Finds the routes.
+        gpu: The GPU that reads.
+        room: Bytes asked for; negative means what the graph knows.
+        host: Rate of the route from the socket's memory.
+    """
+    known = topo.of_kind(Kind.CXL)
+    size = sum(int(dict(v.facts).get("memory_bytes", "0")) for v in known)
+    rates = [max((float(c.gb_per_s) for c in finder.between(v.id, gpu)), default=0.0) for v in known]
+    if not any(rates):
+        return Tier("cxl", max(room, 0), 1.2e-6, min(CXL_GB_PER_S, host), "CXL 2.0 x8 expander (default)")
+    names = ", ".join(v.id for v in known)
+    rate = min(sum(rates), host)
+    return Tier("cxl", room if room >= 0 else size, 1.2e-6, rate, f"route from {names} to the GPU")
 
 
 def pipe_of(

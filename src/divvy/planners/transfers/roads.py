@@ -83,7 +83,7 @@ class Roads:
             valid = [
                 v
                 for v in places
-                if self.topo.vertices[v].kind in (Kind.GPU, Kind.NODE, Kind.MEMORY, Kind.STORAGE)
+                if self.topo.vertices[v].kind in (Kind.GPU, Kind.NODE, Kind.MEMORY, Kind.STORAGE, Kind.CXL)
             ]
             shown = ", ".join(valid[:24]) + (f" ... ({len(valid)} in all)" if len(valid) > 24 else "")
             raise InputError.one(
@@ -174,8 +174,8 @@ class _Builder:
             up, down = (forward, both), (backward, both)
         if link.kind in _MESH or link.kind in _NET or Kind.NODE in (self._kind(link.a), self._kind(link.b)):
             self._plain(index, link, up, down)
-        elif link.kind is LinkKind.MEMORY:
-            memory, numa = (link.a, link.b) if self._kind(link.a) is Kind.MEMORY else (link.b, link.a)
+        elif link.kind is LinkKind.MEMORY or (link.kind is LinkKind.CXL and self._on_socket(link)):
+            memory, numa = (link.b, link.a) if self._kind(link.a) is Kind.NUMA else (link.a, link.b)
             is_up = memory == link.a
             self._arc(self._at(numa, "to"), self._at(memory), down if is_up else up, index, forward=not is_up)
             self._arc(self._at(memory), self._at(numa, "from"), up if is_up else down, index, forward=is_up)
@@ -183,6 +183,9 @@ class _Builder:
             self._socket(index, link, up, down)
         elif link.kind in _TREE:
             self._tree(index, link, up, down)
+
+    def _on_socket(self, link: Link) -> bool:
+        return Kind.NUMA in (self._kind(link.a), self._kind(link.b))
 
     def _kind(self, vertex: str) -> Kind:
         return self.topo.vertices[vertex].kind
