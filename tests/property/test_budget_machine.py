@@ -52,12 +52,14 @@ class BudgetMachine(RuleBasedStateMachine):
         shares=SHARES,
         floor=st.sampled_from([0, 0.7, 1]),
         sizes=st.lists(st.sampled_from([2, 4]), min_size=1, max_size=4),
+        data=st.data(),
     )
-    def start(self, shares, floor, sizes):
+    def start(self, shares, floor, sizes, data):
         self.now = 0
         self.entries = []
-        self.state = FleetState(read_budget(document(shares, floor)), self.entries.append)
         self.floor = floor
+        self.draw_rules(data)
+        self.state = FleetState(read_budget(self.document(shares)), self.entries.append)
         self.planner = BudgetPlanner()
         self.bare = BudgetPlanner()
         self.count = 0
@@ -66,6 +68,13 @@ class BudgetMachine(RuleBasedStateMachine):
         for number, gpus in enumerate(sizes):
             model, weight = ("big", 3) if number % 2 else ("small", 1)
             self.state.apply(NodeChanged(0, Node(f"n{number}", gpus, model, weight)))
+
+    def draw_rules(self, data):
+        """Draw the optional rules; none here."""
+
+    def document(self, shares):
+        """Return a budget document with the optional rules."""
+        return document(shares, self.floor)
 
     # -- what can happen ------------------------------------------------------------------------------
 
@@ -137,7 +146,7 @@ class BudgetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.count > 5)
     @rule(shares=SHARES)
     def change_shares(self, shares):
-        self.state.apply(BudgetChanged(self.now, document(shares, self.floor), "ada", "test"))
+        self.state.apply(BudgetChanged(self.now, self.document(shares), "ada", "test"))
 
     @precondition(lambda self: self.count)
     @rule(ahead=st.sampled_from([6 * MINUTE, 2 * HOUR]))
@@ -232,6 +241,10 @@ class BudgetMachine(RuleBasedStateMachine):
             )
             assert not enough_without, "a victim that does not help"
         running[start.job] = start.placement
+        self.check_rules(start, running)
+
+    def check_rules(self, start: Start, running):
+        """Check what the optional rules promise of a start; nothing here."""
 
     def check_explained(self, plan: Plan) -> None:
         snapshot = self.state.snapshot
@@ -295,9 +308,12 @@ class BudgetMachine(RuleBasedStateMachine):
         jobs, nodes, tree = snapshot.jobs, snapshot.nodes.node, snapshot.tree
         for leaf in tree.leaves:
             closed = sum(e.charge for e in self.entries if e.account == tree.paths[leaf] and e.allocated)
-            assert all(e.charge == (e.end - e.start) * e.weight for e in self.entries)
+            assert all(
+                e.charge == (e.end - e.start) * e.weight for e in self.entries if e.cause == "occupancy"
+            )
             open_ = sum(
                 (self.now - jobs.started[r]) * sum(g * nodes[n].weight for n, g in jobs.placement[r])
+                + jobs.surcharge[r]
                 for r in jobs.live
                 if jobs.account[r] == leaf
                 and jobs.spec[r].allocated

@@ -131,7 +131,7 @@ def test_the_faults_of_the_reference_are_those_of_the_code():
 
 def test_the_fault_codes_of_the_reference_are_those_of_the_code():
     fleet = ROOT / "src" / "divvy" / "fleet"
-    source = (fleet / "budget.py").read_text() + (fleet / "account.py").read_text()
+    source = "".join((fleet / name).read_text() for name in ("budget.py", "account.py", "account_file.py"))
     table = BUDGET_FILE.read_text(encoding="utf-8").split("## Faults")[1]
     told = set(re.findall(r"`((?:budget|policy|share|account|accounts)-[a-z]+)`", table))
     used = set(re.findall(r'"((?:budget|policy|share|account|accounts)-[a-z]+)"', source))

@@ -18,6 +18,7 @@ from typing import Any, Final
 from divvy.control.state import FleetState
 from divvy.errors import DivvyError, UnavailableError
 from divvy.fleet.account import ROOT, AccountSpec, AccountTree, build_tree
+from divvy.fleet.account_file import rules_of, with_rules
 from divvy.fleet.budget import Budget, Policy
 from divvy.fleet.decision import Decision, Hold, Placement, Plan, Preempt
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
@@ -40,6 +41,7 @@ _NUMBERS: Final = (
     "debug",
     "rate",
     "exit_code",
+    "surcharge",  # bases of before it was there end here
 )
 _NODE: Final = tuple(item.name for item in fields(Node))
 
@@ -143,17 +145,21 @@ def _restore(document: Mapping[str, Any], on_ledger: Callable[[LedgerEntry], Non
 
 def _tree(tree: AccountTree) -> list[list[Any]]:
     """Return a tree as rows; shares as text, so that no digit of what was written is lost."""
-    return [
-        [spec.path, str(spec.share), list(spec.owners), [[engine, list(n)] for engine, n in spec.aliases]]
-        for spec in tree.specs
-    ]
+    rows: list[list[Any]] = []
+    for spec in tree.specs:
+        aliases = [[engine, list(names)] for engine, names in spec.aliases]
+        rules = rules_of(spec)
+        rows.append([spec.path, str(spec.share), list(spec.owners), aliases, *([rules] if rules else [])])
+    return rows
 
 
 def _read_tree(rows: Sequence[Any]) -> AccountTree:
-    return build_tree(
-        AccountSpec(path, Decimal(share), tuple(owners), tuple((e, tuple(n)) for e, n in aliases))
-        for path, share, owners, aliases in rows
-    )
+    specs: list[AccountSpec] = []
+    for path, share, owners, aliases, *rules in rows:
+        names = tuple((engine, tuple(listed)) for engine, listed in aliases)
+        spec = AccountSpec(path, Decimal(share), tuple(owners), names)
+        specs.append(with_rules(spec, rules[0]) if rules else spec)
+    return build_tree(specs)
 
 
 def _histories(paths: Sequence[str], histories: Sequence[ChargeHistory]) -> dict[str, Any]:
@@ -198,7 +204,7 @@ def _read_jobs(
         jobs.phase[row] = Phase(job["phase"])
         jobs.stop_cause[row] = StopCause(job["cause"])
         jobs.placement[row] = tuple((int(node), int(gpus)) for node, gpus in job["placement"])
-        for name, value in zip(_NUMBERS, job["numbers"], strict=True):
+        for name, value in zip(_NUMBERS, job["numbers"], strict=False):
             getattr(jobs, name)[row] = value
 
 

@@ -170,7 +170,7 @@ class Driver:
         finally:
             self._refusals()
         self._pass_ms = (time.perf_counter_ns() - began) / 1e6
-        self._next_check = plan.next_check
+        self._next_check = self._loop.wake_at(plan)
         self._tell(plan)
         self._settle()
         if self._record.since_base >= self._base_after:

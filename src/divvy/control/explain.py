@@ -200,6 +200,8 @@ def earliest_release(job: JobSight, board: Board, view: View, now: int) -> int |
 
 
 def _wait_text(wait: WaitSight) -> str:
+    if wait.reason is Reason.WAIT_LIMIT:
+        return f"it needs {wait.needed}, the limit of {wait.owed_by} leaves {wait.free}"
     text = f"it needs {wait.needed}, {wait.free} are free"
     if wait.reclaimable:
         text += f", {wait.reclaimable} more may be taken back"

@@ -136,5 +136,9 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "refused": lambda detail: f"refused: {detail.get('text', '')}",
     "slot_held": _slot_held,
     "slot_lapsed": lambda _detail: "its dated slot was given up",
-    "withdrawn": lambda _detail: "withdrawn from the queue",
+    "withdrawn": lambda detail: (
+        "ended: unallocated work is not kept longer"
+        if _cause(detail) == "lifetime"
+        else "withdrawn from the queue"
+    ),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from divvy.control.agenda import Agenda
 from divvy.control.ports import Clock, Engine, Halt, Intake, Journal, Launch, Order, Publisher
 from divvy.control.state import FleetState
 from divvy.errors import ConflictError, DivvyError
@@ -67,14 +68,16 @@ class Loop:
         self._act = act
         self._seed = seed
         self._explain = explain
+        self._agenda = Agenda()
         self.refused: list[Refusal] = []
 
     def step(self) -> Plan:
-        """Run one pass and return its plan; `next_check` of the plan says when to come back at the latest."""
+        """Run one pass and return its plan; `wake_at` says when to come back at the latest."""
         snapshot = self.state.snapshot
         happened = self._absorb(self._engine.poll())
         happened += self._absorb(self._intake.poll())
         now = self._clock.now()
+        happened += self._absorb(self._agenda.due(snapshot, now))
         plan = self._planner.plan(snapshot, Context(now, self._seed, self._explain))
         if plan.version != snapshot.version:
             raise ConflictError.one(
@@ -93,6 +96,11 @@ class Loop:
         if self._publisher is not None:
             self._publisher.publish(snapshot, plan, now)
         return plan
+
+    def wake_at(self, plan: Plan) -> int:
+        """Return when to step again at the latest after a plan, even if nothing happens; 0: no need."""
+        due = self._agenda.next()
+        return min(due, plan.next_check) if due and plan.next_check else due or plan.next_check
 
     def recover(self) -> None:
         """Tell the engine again what the state says should be so; call once, before the first step."""

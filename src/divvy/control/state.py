@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from divvy.control import charging
 from divvy.errors import ConflictError, InputError, NotFoundError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Budget, read_budget
@@ -38,6 +39,7 @@ _FORGET_EVERY: Final = 4_096
 _ENDS: Final = {
     StopCause.FINISHED: Phase.FINISHED,
     StopCause.CANCELLED: Phase.CANCELLED,
+    StopCause.LIFETIME: Phase.CANCELLED,
     StopCause.PREEMPTED: Phase.PREEMPTED,
     StopCause.DRAINED: Phase.PREEMPTED,
 }
@@ -114,6 +116,7 @@ class FleetState:
         jobs.attempt.append(0)
         jobs.debug.append(event.debug)
         jobs.rate.append(0)
+        jobs.surcharge.append(0)
         jobs.stop_cause.append(StopCause.FINISHED)
         jobs.exit_code.append(None)
         self._changed(Change.JOB, row)
@@ -155,7 +158,7 @@ class FleetState:
         if jobs.protected_until[row]:
             jobs.protected_until[row] += event.at - jobs.started[row]
         jobs.started[row] = event.at
-        self._charge(row, event.at, +1)
+        charging.begin(self.snapshot, row, event.at)
         self._changed(Change.JOB, row)
 
     def _stopping(self, event: Stopping) -> None:
@@ -172,7 +175,7 @@ class FleetState:
         if phase is not Phase.STOPPING:
             self._release(row)
         if jobs.rate[row]:  # a run stopped before its start costs nothing
-            self._close(row, start, max(event.at, start))
+            charging.end(self.snapshot, row, max(event.at, start), self._on_ledger)
         jobs.placement[row] = ()
         jobs.protected_until[row] = 0
         jobs.stop_cause[row] = event.cause
@@ -187,18 +190,6 @@ class FleetState:
             self._end(row, _ENDS.get(event.cause, Phase.FAILED), event.at)
         self._changed(Change.JOB, row)
 
-    def _close(self, row: int, start: int, end: int) -> None:
-        """End the charging of a run and write its line into the ledger."""
-        jobs = self.snapshot.jobs
-        spec, attempt = jobs.spec[row], jobs.attempt[row]
-        weight = self._charge(row, end, -1)
-        path = self.snapshot.tree.paths[jobs.account[row]]
-        charge, allocated = (end - start) * weight, spec.allocated
-        entry = LedgerEntry(
-            path, spec.id, attempt, start, end, spec.gpus, weight, charge, allocated, "occupancy"
-        )
-        self._on_ledger(entry)
-
     def _slot_held(self, event: SlotHeld) -> None:
         row = self._row(event.job, Phase.QUEUED)
         held = tuple((self._node(name), gpus) for name, gpus in event.placement)
@@ -212,6 +203,8 @@ class FleetState:
 
     def _withdrawn(self, event: Withdrawn) -> None:
         row = self._row(event.job, Phase.QUEUED)
+        if event.cause is not StopCause.CANCELLED:
+            self.snapshot.jobs.stop_cause[row] = event.cause
         self._end(row, Phase.CANCELLED, event.at)
         self._changed(Change.JOB, row)
 
@@ -227,28 +220,6 @@ class FleetState:
         for node, gpus in self.snapshot.jobs.placement[row]:
             if nodes.node[node].state is NodeState.UP:
                 nodes.free[node] += gpus
-
-    def _charge(self, row: int, at: int, sign: int) -> int:
-        """Begin (+1) or end (-1) charging a run; return its charge per ms."""
-        snapshot = self.snapshot
-        jobs, nodes = snapshot.jobs, snapshot.nodes.node
-        account, spec = jobs.account[row], jobs.spec[row]
-        if sign > 0:
-            weight = sum(gpus * nodes[node].weight for node, gpus in jobs.placement[row])
-            jobs.rate[row] = weight
-        else:
-            weight = jobs.rate[row]
-            jobs.rate[row] = 0
-        if spec.allocated:
-            snapshot.usage[account].add(at, sign * weight)
-            key = (account, spec.author)
-            author = snapshot.author_usage.get(key)
-            if author is None:
-                author = snapshot.author_usage[key] = ChargeHistory()
-            author.add(at, sign * weight)
-        else:
-            snapshot.unallocated[account].add(at, sign * weight)
-        return weight
 
     # -- nodes, budgets, adjustments --------------------------------------------------------------------
 
@@ -325,22 +296,10 @@ class FleetState:
         return remap
 
     def _adjusted(self, event: Adjusted) -> None:
-        account = self.snapshot.tree.leaf(event.account)
-        self.snapshot.usage[account].add(event.at, 0, event.charge)
-        self._on_ledger(
-            LedgerEntry(
-                event.account,
-                "",
-                0,
-                event.at,
-                event.at,
-                0,
-                0,
-                event.charge,
-                allocated=True,
-                cause=event.cause,
-            )
+        entry = LedgerEntry(
+            event.account, "", 0, event.at, event.at, 0, 0, event.charge, allocated=True, cause=event.cause
         )
+        charging.adjust(self.snapshot, entry, self._on_ledger)
         self._changed(Change.TREE, 0)
 
     # -- bookkeeping ------------------------------------------------------------------------------------

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 from divvy.errors import Fault, InputError, NotFoundError
+from divvy.units import format_instant
 
 ACCOUNT_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}")
 NAME_HELP: Final = "letters, digits, _ and -, at most 63, not starting with -"
 ROOT: Final = 0
+#: A time before every date.
+BEFORE_ALL: Final = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,29 @@ class AccountSpec:
         share: Percent of the parent's share, 0 to 100.
         owners: Users who may set the shares of its children.
         aliases: Engine name to the names (with ``*`` wildcards) there that are charged here.
+        members: Users who may submit here and below; empty: whoever the account above lets in.
+        max_gpus: Most devices that its allocated runs may hold at once, those below included; None: no limit.
+        author_max_gpus: The same for the runs of one author.
+        later: Shares that hold from a date on: (ms, percent), in order of time.
     """
 
     path: str
     share: Decimal
     owners: tuple[str, ...] = ()
     aliases: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    members: tuple[str, ...] = ()
+    max_gpus: int | None = None
+    author_max_gpus: int | None = None
+    later: tuple[tuple[int, Decimal], ...] = ()
+
+    def share_at(self, at: int) -> Decimal:
+        """Return the share that holds at an instant (ms)."""
+        return next((share for since, share in reversed(self.later) if since <= at), self.share)
+
+    def from_(self, at: int) -> AccountSpec:
+        """Return the account as it is written from an instant (ms) on: what is past is no date any more."""
+        later = tuple(change for change in self.later if change[0] > at)
+        return replace(self, share=self.share_at(at), later=later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,11 @@ class AccountTree:
                 return a, b
         raise ValueError(f"rows {one} and {other} lie on one path")
 
+    def members_of(self, path: str) -> tuple[str, ...]:
+        """Return who may submit to an account: the list nearest to it; empty: nobody made one, all may."""
+        rows = reversed(self.lineage[self.row[path]])
+        return next((members for row in rows if (members := self.specs[row - 1].members)), ())
+
     def owners_over(self, path: str) -> set[str]:
         """Return the users who own an account or any account above it."""
         row = self.row[path]
@@ -110,7 +135,7 @@ def validate(specs: Sequence[AccountSpec], where: str = "accounts") -> list[Faul
     faults: list[Fault] = []
     seen: set[str] = set()
     known = {spec.path for spec in specs}
-    sums: dict[str, Decimal] = {}
+    children: dict[str, list[AccountSpec]] = {}
     for spec in specs:
         at = f"{where}.{spec.path}"
         parent, _, name = spec.path.rpartition(".")
@@ -141,20 +166,21 @@ def validate(specs: Sequence[AccountSpec], where: str = "accounts") -> list[Faul
                     "correct it",
                 )
             )
-        sums[parent] = sums.get(parent, Decimal(0)) + max(spec.share, Decimal(0))
-    for parent, total in sums.items():
-        if total > 100:
-            at = f"{where}.{parent}" if parent else where
-            faults.append(
-                Fault(
-                    "share-sum",
-                    at,
-                    f"the shares of its children sum to {total}",
-                    "at most 100",
-                    f"lower them by {total - 100}",
-                )
-            )
+        children.setdefault(parent, []).append(spec)
+    for parent, siblings in children.items():
+        faults += _sums(siblings, f"{where}.{parent}" if parent else where)
     return faults
+
+
+def _sums(siblings: Sequence[AccountSpec], at: str) -> Iterator[Fault]:
+    """Yield a fault for every date from which the shares of siblings sum to more than 100."""
+    dates = sorted({since for spec in siblings for since, _ in spec.later})
+    for since in (BEFORE_ALL, *dates):
+        total = sum((max(spec.share_at(since), Decimal(0)) for spec in siblings), Decimal(0))
+        if total > 100:
+            when = f" from {format_instant(since)} on" if since != BEFORE_ALL else ""
+            message = f"the shares of its children sum to {total}{when}"
+            yield Fault("share-sum", at, message, "at most 100", f"lower them by {total - 100}")
 
 
 def build_tree(specs: Iterable[AccountSpec], where: str = "accounts") -> AccountTree:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from decimal import Decimal
 from typing import Any, Final
 
 from divvy.errors import Fault, InputError
 from divvy.fleet.account import AccountSpec, AccountTree, build_tree, validate
+from divvy.fleet.account_file import in_order, order_of, percent, read_accounts, rules_of
 from divvy.units import (
     DAY,
     DURATION_HELP,
@@ -21,8 +21,6 @@ from divvy.units import (
     parse_duration,
     write_duration,
 )
-
-ENGINES: Final = ("slurm", "ray", "local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,11 @@ class Policy:
         debug_max_min_runtime: Longest declared minimum runtime that the debug rule favours, ms.
         debug_gpu_time_per_day: Declared GPU-time per author and day under the debug rule, GPU-ms.
         reclaim_from_owed: Whether an account whose own balance is below 1 may be a victim.
+        protection_price: What a protected GPU-hour past the first costs, in ordinary ones; 1: no price.
+        protection_cap: k: protected devices of an account are at most k x its share of the fleet; 0: no cap.
+        unallocated_backoff: How long an unallocated job rests after it gave way once, ms; doubles with each
+            further time, up to 64-fold; 0: not at all.
+        unallocated_lifetime: Age at which an unallocated job is ended, ms since its submission; 0: never.
     """
 
     lookback: int = 7 * DAY
@@ -56,6 +59,10 @@ class Policy:
     debug_max_min_runtime: int = 15 * MINUTE
     debug_gpu_time_per_day: int = 16 * HOUR
     reclaim_from_owed: bool = False
+    protection_price: float = 1.0
+    protection_cap: float = 0.0
+    unallocated_backoff: int = 0
+    unallocated_lifetime: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the settings in the form of the TOML file."""
@@ -74,7 +81,11 @@ _DURATIONS: Final = (
     "max_min_runtime",
     "debug_max_min_runtime",
     "debug_gpu_time_per_day",
+    "unallocated_backoff",
+    "unallocated_lifetime",
 )
+#: Settings that are numbers, and the least that they may be where that is not 0.
+_LEAST: Final = {"protection_price": 1}
 _UNIT_RANGE: Final = ("floor",)
 
 
@@ -93,12 +104,14 @@ class Budget:
             *above, name = spec.path.split(".")
             for step in above:
                 level = level[step]
-            number = float(spec.share)
-            level[name] = {"share": int(number) if number.is_integer() else number}
+            level[name] = {"share": percent(spec.share)}
             if spec.owners:
                 level[name]["owners"] = list(spec.owners)
             level[name].update({engine: list(names) for engine, names in spec.aliases})
-        return {"policy": self.policy.to_document(), "accounts": accounts}
+            level[name].update(rules_of(spec))
+        order = order_of(self.tree.specs)
+        document = {"policy": self.policy.to_document(), "accounts": accounts}
+        return document | {"order": order} if order is not None else document
 
 
 def parse_budget(text: str, source: str = "budget") -> Budget:
@@ -123,7 +136,7 @@ def read_budget(document: Mapping[str, Any], source: str = "budget") -> Budget:
         InputError: With every fault and its path.
     """
     faults: list[Fault] = []
-    unknown = sorted(set(document) - {"policy", "accounts"})
+    unknown = sorted(set(document) - {"policy", "accounts", "order"})
     faults += [
         Fault("budget-key", f"{source}.{key}", "unknown section", "policy, accounts", "remove or rename it")
         for key in unknown
@@ -132,7 +145,8 @@ def read_budget(document: Mapping[str, Any], source: str = "budget") -> Budget:
     accounts = document.get("accounts", {})
     specs: list[AccountSpec] = []
     if isinstance(accounts, Mapping):
-        specs = list(_read_accounts(accounts, "", source, faults))
+        specs = list(read_accounts(accounts, "", source, faults))
+        specs = in_order(specs, document.get("order"), f"{source}.order", faults)
     else:
         faults.append(Fault("budget-type", f"{source}.accounts", "not a table", "[accounts.NAME] tables"))
     faults += validate(specs, source)
@@ -192,8 +206,8 @@ def _read_setting(key: str, value: Any, kind: type) -> object:
             raise ValueError(f"{value!r} is not true or false")
         return value
     number = parse_decimal(value)
-    if number < 0:
-        raise ValueError(f"{number} < 0")
+    if number < _LEAST.get(key, 0):
+        raise ValueError(f"{number} < {_LEAST.get(key, 0)}")
     if key in _UNIT_RANGE and number > 1:
         raise ValueError(f"{number} > 1; it is a fraction from 0 to 1")
     if kind is int:
@@ -201,52 +215,3 @@ def _read_setting(key: str, value: Any, kind: type) -> object:
             raise ValueError(f"{number} is not a whole number")
         return int(number)
     return float(number)
-
-
-def _read_accounts(
-    table: Mapping[str, Any], above: str, source: str, faults: list[Fault]
-) -> Iterator[AccountSpec]:
-    for name, body in table.items():
-        path = f"{above}.{name}" if above else name
-        at = f"{source}.{path}"
-        if not isinstance(body, Mapping):
-            faults.append(Fault("budget-type", at, "not a table", f"[accounts.{path}] with a share"))
-            continue
-        children = {key: value for key, value in body.items() if isinstance(value, Mapping)}
-        settings = {key: value for key, value in body.items() if key not in children}
-        share = Decimal(0)
-        if "share" not in settings:
-            faults.append(
-                Fault(
-                    "share-missing", f"{at}.share", "missing", "a percentage of the parent", "add share = N"
-                )
-            )
-        else:
-            try:
-                share = parse_decimal(settings["share"])
-            except ValueError as error:
-                faults.append(Fault("share-type", f"{at}.share", str(error), "0 to 100"))
-        owners = _names(settings.get("owners", []), f"{at}.owners", faults)
-        aliases = tuple(
-            (key, _names(settings[key], f"{at}.{key}", faults)) for key in ENGINES if key in settings
-        )
-        faults += [
-            Fault(
-                "account-key",
-                f"{at}.{key}",
-                "unknown setting",
-                f"share, owners, {', '.join(ENGINES)}",
-                "remove or rename it",
-            )
-            for key in settings
-            if key not in ("share", "owners", *ENGINES)
-        ]
-        yield AccountSpec(path, share, owners, aliases)
-        yield from _read_accounts(children, path, source, faults)
-
-
-def _names(value: Any, at: str, faults: list[Fault]) -> tuple[str, ...]:
-    if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
-        return tuple(value)
-    faults.append(Fault("budget-type", at, f"{value!r} is not a list of names", '["ada", "bob"]'))
-    return ()

@@ -99,6 +99,8 @@ class Standing(NamedTuple):
 class Wait(NamedTuple):
     """Why a job that was tried stays in the queue.
 
+    For ``WAIT_LIMIT``, ``free`` is what the limit leaves and ``owed_by`` the account whose limit it is.
+
     Attributes:
         reason: One of the ``WAIT_*`` codes.
         needed: Devices it asks for.

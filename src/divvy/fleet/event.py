@@ -81,6 +81,7 @@ class Withdrawn(NamedTuple):
 
     at: int
     job: str
+    cause: StopCause = StopCause.CANCELLED
 
 
 class NodeChanged(NamedTuple):
@@ -170,7 +171,7 @@ def from_document(document: dict[str, Any]) -> Event:
             fields["node"] = Node(**{**node, "state": NodeState(node["state"])})
         elif kind in (Placed, SlotHeld):
             fields["placement"] = tuple((str(name), int(gpus)) for name, gpus in fields["placement"])
-        if "cause" in fields and kind in (Stopping, Stopped):
+        if "cause" in fields and kind in (Stopping, Stopped, Withdrawn):
             fields["cause"] = StopCause(fields["cause"])
         return kind(**fields)
     except (KeyError, TypeError) as error:

@@ -88,3 +88,4 @@ class StopCause(IntEnum):
     TIME_LIMIT = 5
     DRAINED = 6
     START_FAILED = 7
+    LIFETIME = 8

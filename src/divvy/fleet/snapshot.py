@@ -63,6 +63,7 @@ class JobTable:
         "stop_cause",
         "stopped",
         "submitted",
+        "surcharge",
     )
 
     def __init__(self) -> None:
@@ -98,6 +99,8 @@ class JobTable:
         """Whether the debug rule favours it (decided at admission)."""
         self.rate: list[int] = []
         """Charge per ms of the present run from its start; 0 where nothing runs."""
+        self.surcharge: list[int] = []
+        """What the protection of the present run was charged beyond its occupancy, all of it in advance."""
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from typing import Final
 
@@ -76,6 +76,17 @@ def claim(trace: Trace, budget: Budget) -> tuple[Budget, Claims]:
             )
         budget = Budget(budget.policy, build_tree([*tree.specs, AccountSpec(UNFUNDED, Decimal(0))]))
     return budget, Claims(paid_by, unclaimed)
+
+
+def on_clock(budget: Budget, begin: int) -> Budget:
+    """Return a budget whose dates are on a replay's clock, which begins at a time (ms) of the trace's own."""
+    if not any(spec.later for spec in budget.tree.specs):
+        return budget
+    specs = (
+        replace(spec, later=tuple((at - begin, share) for at, share in spec.later)).from_(0)
+        for spec in budget.tree.specs
+    )
+    return Budget(budget.policy, build_tree(specs))
 
 
 def _flat(names: Iterable[str], weights: list[Decimal], policy: Policy) -> tuple[Budget, Claims]:

@@ -14,6 +14,7 @@ from divvy.errors import EngineError
 from divvy.fleet.budget import Budget
 from divvy.fleet.ledger import LedgerEntry
 from divvy.planners.base import JobPlanner
+from divvy.sim.accounts import on_clock
 from divvy.sim.contracts import Workload
 from divvy.sim.engine import SimulatedEngine, TraceIntake, VirtualClock
 from divvy.sim.recorder import Recorder
@@ -76,7 +77,7 @@ def replay(
     intake = TraceIntake(clock, workload)
     record = Recorder(workload, engine)
     ledger: list[LedgerEntry] = []
-    state = FleetState(scenario.budget, ledger.append)
+    state = FleetState(on_clock(scenario.budget, scenario.trace.begin), ledger.append)
     loop = Loop(state, planner, clock, engine, intake, record, seed=seed, explain=False)
     with _collector_paused():
         _drive(loop, clock, engine, intake, scenario, on_progress)
@@ -143,7 +144,8 @@ def _settle(loop: Loop, engine: SimulatedEngine, now: int) -> int:
         engine.halted = False
         plan = loop.step()
         if not engine.halted:
-            return plan.next_check if plan.next_check > now else 0
+            wake = loop.wake_at(plan)
+            return wake if wake > now else 0
     raise EngineError.one(
         "planner-unsettled", f"the planner still preempts after {_SETTLE} passes at {now} ms"
     )

@@ -94,8 +94,18 @@ class Inbox:
                 taken.result = {"version": self.budget_version}
 
     def taken(self, events: Sequence[Event]) -> list[Taken]:
-        """Return the requests behind events that were applied."""
-        return [self._taken[id(event)] for event in events if id(event) in self._taken]
+        """Return the requests behind events that were applied.
+
+        A budget that nobody asked for now (a dated share) is a version all the same; its request is number 0.
+        """
+        found: list[Taken] = []
+        for event in events:
+            if id(event) in self._taken:
+                found.append(self._taken[id(event)])
+            elif isinstance(event, BudgetChanged):
+                self.budget_version += 1
+                found.append(Taken(0, event, {"version": self.budget_version}))
+        return found
 
     def written(self, taken: Iterable[Taken]) -> None:
         """Forget requests whose outcome is in the store."""

@@ -16,9 +16,10 @@ from divvy.fleet.event import (
     Stopped,
     Stopping,
     Submitted,
+    Withdrawn,
 )
 from divvy.fleet.event import to_document as event_document
-from divvy.fleet.job import Phase
+from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.snapshot import NEVER, Snapshot
 
@@ -47,7 +48,7 @@ def job_rows(events: Sequence[Event], snapshot: Snapshot, seq: int) -> list[dict
 def _job_row(snapshot: Snapshot, row: int, seq: int, said: str | None) -> dict[str, Any]:
     jobs, nodes = snapshot.jobs, snapshot.nodes.node
     phase = jobs.phase[row]
-    ran = jobs.attempt[row] > 0
+    ran, cause = jobs.attempt[row] > 0, jobs.stop_cause[row]
     values: dict[str, Any] = {
         "id_": jobs.spec[row].id,
         "phase": int(phase),
@@ -60,7 +61,9 @@ def _job_row(snapshot: Snapshot, row: int, seq: int, said: str | None) -> dict[s
         "debug": jobs.debug[row],
         "rate": jobs.rate[row],
         "stopped": None if jobs.stopped[row] == NEVER else jobs.stopped[row],
-        "stop_cause": int(jobs.stop_cause[row]) if ran and phase not in _UNSTOPPED else None,
+        "stop_cause": int(cause)
+        if (ran or cause is StopCause.LIFETIME) and phase not in _UNSTOPPED
+        else None,
         "exit_code": jobs.exit_code[row],
         "changed": seq,
         "started": None if jobs.started[row] == NEVER else jobs.started[row],
@@ -90,7 +93,7 @@ def history_rows(
             detail = {"debug": event.debug}
         elif isinstance(event, Placed | Stopping) and name in decided:
             detail |= _decision(decided[name], snapshot)
-        if isinstance(event, Stopping | Stopped):
+        if isinstance(event, Stopping | Stopped | Withdrawn):
             detail["cause"] = event.cause.name.lower()
         if isinstance(event, Stopped):
             detail["note"] = detail.pop("detail")

@@ -70,10 +70,34 @@ def _check_names(spec: JobSpec) -> Iterable[Fault]:
 
 
 def _check_account(spec: JobSpec, budget: Budget) -> Iterable[Fault]:
+    tree = budget.tree
     try:
-        budget.tree.leaf(spec.account)
+        leaf = tree.leaf(spec.account)
     except DivvyError as error:
         yield from error.faults
+        return
+    members = tree.members_of(spec.account)
+    if members and spec.author not in members and spec.author not in tree.owners_over(spec.account):
+        yield Fault(
+            "account-member",
+            "account",
+            f"{spec.author} is no member of {spec.account}",
+            f"{', '.join(members[:20])}, or an owner",
+            "choose an account of yours, or ask an owner of the budget to add you",
+        )
+    if not spec.allocated:
+        return
+    for row in tree.lineage[leaf]:
+        limits = (tree.specs[row - 1].max_gpus, tree.specs[row - 1].author_max_gpus)
+        least = min((limit for limit in limits if limit is not None), default=spec.gpus)
+        if least < spec.gpus:
+            yield Fault(
+                "gpus-limit",
+                "gpus",
+                f"{spec.gpus} devices, a limit of {tree.paths[row]} is {least}",
+                f"at most {least} devices at once",
+                "ask for fewer",
+            )
 
 
 def _check_contract(spec: JobSpec, policy: Policy) -> Iterable[Fault]:

@@ -14,17 +14,22 @@ One pass, in order:
 from __future__ import annotations
 
 from divvy.fleet.account import ROOT
-from divvy.fleet.decision import Decision, Plan, Preempt, Standing, Start, Wait
+from divvy.fleet.decision import Decision, Plan, Preempt, Start, Wait
 from divvy.fleet.node import NodeState
+from divvy.fleet.price import entry_charge
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
-from divvy.planners.jobs.contest import Contest
+from divvy.planners.jobs.contest import Contest, Key
+from divvy.planners.jobs.gate import Gate
 from divvy.planners.jobs.holdings import NEVER, Account, Idle, IdleKey, Run
 from divvy.planners.jobs.index import JobIndex
+from divvy.planners.jobs.limits import Limits
+from divvy.planners.jobs.protection import Cap
 from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
+from divvy.planners.jobs.standings import place, standings
 from divvy.planners.jobs.victims import unallocated_in_the_way
 from divvy.units import HOUR, MINUTE, SECOND
 
@@ -39,20 +44,25 @@ class BudgetPlanner:
 
     def __init__(self) -> None:
         self._index = JobIndex()
+        self._limits: Limits | None = None
 
     def plan(self, snapshot: Snapshot, context: Context) -> Plan:
         """Return what to start, what gives way, and why."""
         index = self._index
         index.catch_up(snapshot, context.now)
-        work = _Pass(index, snapshot, context)
+        if self._limits is None or self._limits.tree is not snapshot.tree:
+            self._limits = Limits(snapshot.tree)
+        work = _Pass(index, snapshot, context, Gate(self._limits, index, snapshot, context.now))
         return work.run()
 
 
 class _Pass:
     """The state of one pass: tentative holdings in the index, decisions so far."""
 
-    def __init__(self, index: JobIndex, snapshot: Snapshot, context: Context) -> None:
+    def __init__(self, index: JobIndex, snapshot: Snapshot, context: Context, gate: Gate) -> None:
         self.index = index
+        self.gate = gate
+        self.cap = Cap(index, snapshot.policy)
         self.snapshot = snapshot
         self.context = context
         self.now = context.now
@@ -87,7 +97,7 @@ class _Pass:
             self.snapshot.version,
             self.now,
             tuple(self.decisions),
-            self._standings() if explain else (),
+            standings(self.tree, self.index, self.balances, self.floors) if explain else (),
             tuple(sorted(self.waits.items())) if explain else (),
             tuple(self.slots.changes),
             self._next_check(),
@@ -155,9 +165,8 @@ class _Pass:
             return idle.until
         return 0
 
-    def _key(self, row: int) -> tuple[bool, float, int]:
-        """Return the place of a row among its siblings: below the floor first, then by balance."""
-        return self.index.held[row] >= self.floors[row], self.balances.of(row), row
+    def _key(self, row: int) -> Key:
+        return place(self.index, self.balances, self.floors, row)
 
     def _serve(self, account: Account) -> bool:
         """Start the first job of an account that can start; return whether one did."""
@@ -170,18 +179,18 @@ class _Pass:
         if idle:
             self._look_again(idle)
             if self.slots.may_search(account):
-                for head in self.index.heads(self.snapshot, account, self.now):
+                for head in self.gate.heads(account):
                     self.slots.propose(account, head)
             self._tell(account)
             return False
         until = self.slots.date(account)
         self.reclaim.narrowed = False
-        for head in self.index.heads(self.snapshot, account, self.now):
+        for head in self.gate.heads(account):
             if self._try(account, head):
                 return True
             until = min(until, self._changes_by_itself(head))
         self._look_again(until)
-        if not self.reclaim.narrowed:
+        if not self.reclaim.narrowed and not self.gate.barred:
             states = self.reclaim.states(account)
             self.index.idle[account.row] = Idle(self._idle_key(account), states, until)
         self._tell(account)
@@ -191,6 +200,11 @@ class _Pass:
         """Write down why the first job of an account waits, if asked for."""
         if self.context.explain and account.queue.count:
             head = self.index.heads(self.snapshot, account, self.now)[0]
+            for row, room in self.gate.barred.items():
+                gpus = self.snapshot.jobs.spec[row].gpus
+                self.waits[row] = Wait(Reason.WAIT_LIMIT, gpus, room.gpus, 0, 0, room.row)
+            if head.row in self.waits:
+                return
             patient = self.snapshot.jobs.queued[head.row] + self._patience(head) <= self.now
             self.waits[head.row] = self.reclaim.why_not(account, head, self._first, patient=patient)
 
@@ -250,7 +264,8 @@ class _Pass:
         """Start the gang of an account's dated slot if it can; return whether it did."""
         head = self.index.head_of(self.snapshot, row)
         search = self.slots.due(account, row)
-        found = search.find(self.slots.request(row)) if search is not None else None
+        may = search is not None and self.gate.may(account, row)
+        found = search.find(self.slots.request(row)) if search is not None and may else None
         if found is None:
             self.slots.review(account)
             return False
@@ -275,17 +290,23 @@ class _Pass:
         protected: bool = True,
     ) -> None:
         index, spec = self.index, self.snapshot.jobs.spec[head.row]
+        self.waits.pop(head.row, None)
         self.slots.used(head.row)
         self.slots.moved(placement)
         index.forget(self.snapshot, head.row)
+        weight = sum(gpus * self.snapshot.nodes.node[node].weight for node, gpus in placement)
         until = self.now + spec.min_runtime if protected else 0
+        if protected and spec.allocated and not self.cap.allows(account.row, weight):
+            # Interruptible from its start, which is now: nobody may take it in this very pass.
+            protected, until = False, self.now + 1
         index.occupy(self.snapshot, head.row, placement, until, self.now)
         index.dirty.add(head.row)
         self.decisions.append(Start(head.row, placement, protected and spec.allocated, reason))
         if spec.allocated:
             # Entry charge: what the job is going to cost at least counts at once, or the first account
             # would take every free device of a pass.
-            charge = spec.min_runtime * index.runs[head.row].weight
+            price = self.snapshot.policy.protection_price
+            charge = entry_charge(price, spec.min_runtime, weight)
             for row in self.tree.lineage[account.row]:
                 self.balances.usage[row] += charge
             self.reclaim.holdings_changed()
@@ -310,7 +331,7 @@ class _Pass:
         contest = Contest(self.tree, waiting, lambda row: (False, usage[row], row))
         while index.free.total and (leaf := contest.first()) is not None:
             account = index.accounts[leaf]
-            for head in index.spare_heads(account):
+            for head in self.gate.spare_heads(account):
                 placement = index.free.find(head.gpus, head.per_node, head.model)
                 if placement is not None:
                     self._start(account, head, placement, Reason.STARTED_UNALLOCATED)
@@ -322,6 +343,8 @@ class _Pass:
                     free = index.free.total
                     self.waits[head.row] = Wait(Reason.WAIT_CAPACITY, head.gpus, free, 0, 0, ROOT)
             else:
+                for head in self.gate.resting:
+                    self.waits[head.row] = Wait(Reason.WAIT_REST, head.gpus, index.free.total, 0, 0, ROOT)
                 contest.close(leaf)
 
     def _unallocated_usage(self, leaves: list[int]) -> list[float]:
@@ -337,40 +360,14 @@ class _Pass:
     def _share_unit(self, row: int) -> float:
         return 1.0 / self.shares[row] if self.shares[row] > 0 else 1e9
 
-    # -- 4. why -------------------------------------------------------------------------------------------
-
-    def _standings(self) -> tuple[Standing, ...]:
-        index = self.index
-        rows = [
-            account.row
-            for account in index.accounts.values()
-            if account.queue.count
-            or account.spare.count
-            or index.held[account.row]
-            or index.unallocated[account.row]
-        ]
-        rows.sort(key=lambda leaf: [self._key(row) for row in self.tree.lineage[leaf]])
-        return tuple(
-            Standing(
-                row,
-                rank,
-                self.balances.of(row),
-                self.floors[row],
-                index.held[row],
-                index.unallocated[row],
-                index.accounts[row].queue.count,
-                index.accounts[row].queue.gpus,
-            )
-            for rank, row in enumerate(rows)
-        )
-
     def _next_check(self) -> int:
-        """Return when a decision could change without an event: a protection ends, balances drift."""
+        """Return when a decision could change by itself: a protection or a rest ends, balances drift."""
+        woken = self.gate.wake if self.gate.wake < NEVER else 0
         if (
             not any(account.queue.count for account in self.index.accounts.values())
             and not self.index.troubled
         ):
-            return 0
-        times = (self.index.next_expiry(), self._look, self.slots.next_due())
+            return max(woken, self.now + SECOND) if woken else 0
+        times = (self.index.next_expiry(), self._look, self.slots.next_due(), woken)
         soonest = min((time for time in times if time), default=self.now + _RECHECK)
         return max(min(soonest, self.now + _RECHECK), self.now + SECOND)

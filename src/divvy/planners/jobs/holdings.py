@@ -49,6 +49,7 @@ class Account:
     """One leaf account: what waits, what it holds, what may be taken from it."""
 
     __slots__ = (
+        "author_gpus",
         "author_usage",
         "bucket",
         "gpus",
@@ -79,6 +80,8 @@ class Account:
         """How many interruptible runs there are of each rank."""
         self.running: dict[str, int] = {}
         """Weight of allocated runs per author."""
+        self.author_gpus: dict[str, int] = {}
+        """Devices of allocated runs per author."""
         self.author_usage: dict[str, float] = {}
         """Window usage per author at the time of `bucket`, where it was asked for."""
         self.bucket = -1

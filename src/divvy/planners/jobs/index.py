@@ -14,6 +14,7 @@ from divvy.fleet.account import AccountTree
 from divvy.fleet.decision import Placement
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
+from divvy.fleet.price import entry_charge
 from divvy.fleet.snapshot import Change, Slot, Snapshot
 from divvy.planners.jobs.balance import Balances, tick_of
 from divvy.planners.jobs.holdings import NEVER, Account, Idle, Run, at_stake
@@ -227,6 +228,7 @@ class JobIndex:
         if run.allocated:
             account = self.accounts[run.account]
             account.running[run.author] = account.running.get(run.author, 0) + sign * run.weight
+            account.author_gpus[run.author] = account.author_gpus.get(run.author, 0) + sign * run.gpus
             account.version += 1
             account.gpus += sign * run.gpus
             account.author_usage.pop(run.author, None)
@@ -285,8 +287,9 @@ class JobIndex:
         tick = tick_of(now, snapshot.policy.lookback)
         key = (tick, self.supply)
         if self._balances is None or self._balances_key != key:
+            price = snapshot.policy.protection_price
             entered = [
-                (run.account, snapshot.jobs.spec[run.row].min_runtime * run.weight)
+                (run.account, entry_charge(price, snapshot.jobs.spec[run.row].min_runtime, run.weight))
                 for run in self._newest(tick)
                 if run.allocated
             ]

@@ -7,7 +7,7 @@ first does not fit, none does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ class Head(NamedTuple):
 class AccountQueue:
     """The queue of one account; allocated and unallocated jobs have one each."""
 
-    __slots__ = ("_best", "_heads", "_members", "_shapes", "count", "gpus", "version")
+    __slots__ = ("_best", "_heads", "_members", "_shapes", "_usage", "count", "gpus", "version")
 
     def __init__(self) -> None:
         self.count = 0
@@ -54,6 +54,7 @@ class AccountQueue:
         self._shapes: dict[_Shape, dict[str, list[tuple[int, int]]]] = {}
         self._heads: list[Head] | None = []
         self._best: Rank | None = None
+        self._usage: Mapping[str, float] = {}
 
     def __contains__(self, row: int) -> bool:
         """Return whether a job is in the queue."""
@@ -114,8 +115,41 @@ class AccountQueue:
 
     def heads(self, usage: Mapping[str, float]) -> list[Head]:
         """Compute, keep and return the first job of every shape, in the account's order."""
+        self._usage = usage
         self._heads = sorted(self._first(shape, authors, usage) for shape, authors in self._shapes.items())
         return self._heads
+
+    def permitted(
+        self, author_may: Callable[[str, int], bool], job_may: Callable[[int], bool] | None = None
+    ) -> list[Head]:
+        """Return the first job that is permitted of every shape that has one, after `heads`.
+
+        Args:
+            author_may: Whether an author may have so many devices more.
+            job_may: Whether a job may start; None: all may.
+        """
+        found: list[Head] = []
+        for head in self._heads or []:
+            shape = self._members[head.row]
+            authors = self._shapes[shape]
+            author = next(name for name, heap in authors.items() if heap[0][1] == head.row)
+            if author_may(author, head.gpus) and (job_may is None or job_may(head.row)):
+                found.append(head)
+                continue
+            others = {name: heap for name, heap in authors.items() if author_may(name, head.gpus)}
+            if job_may is not None:
+                others = {name: self._may_start(shape, heap, job_may) for name, heap in others.items()}
+            others = {name: heap for name, heap in others.items() if heap}
+            if others:
+                found.append(self._first(shape, others, self._usage))
+        return sorted(found)
+
+    def _may_start(
+        self, shape: _Shape, heap: list[tuple[int, int]], job_may: Callable[[int], bool]
+    ) -> list[tuple[int, int]]:
+        """Return the first job of a heap that may start, as a heap of one; empty if none may."""
+        there = (entry for entry in heap if self._members.get(entry[1]) == shape and job_may(entry[1]))
+        return [first] if (first := min(there, default=None)) is not None else []
 
     def authors(self) -> set[str]:
         """Return the authors with queued jobs."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from divvy.fleet.decision import Placement, Wait
+from divvy.fleet.price import entry_charge
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs.balance import Balances
@@ -347,7 +348,8 @@ class Reclaim:
 
     def _compared(self, mine: int, head: Head) -> float:
         """Return the requester's balance for the comparison, entry charge included."""
-        charge = self._specs[head.row].min_runtime * self._index.weight(head)
+        price, min_runtime = self._policy.protection_price, self._specs[head.row].min_runtime
+        charge = entry_charge(price, min_runtime, self._index.weight(head))
         return self._balances.with_entry(mine, charge)
 
     def _search(self, claim: _Claim, sides: list[_Side]) -> VictimSearch:

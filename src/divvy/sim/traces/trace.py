@@ -87,6 +87,7 @@ class Trace:
         skipped: Faults of the rows that were left out.
         notes: What was accepted but deserves a look, such as rows out of order.
         origin: What the trace calls the time of its first submission.
+        begin: That time on the trace's own clock, ms.
     """
 
     jobs: tuple[TraceJob, ...]
@@ -94,6 +95,7 @@ class Trace:
     skipped: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
     origin: str = "0"
+    begin: int = 0
 
     @property
     def last_submission(self) -> int:
@@ -214,4 +216,5 @@ def assemble(
         skipped,
         tuple(findings.notes),
         origin(first),
+        first,
     )
