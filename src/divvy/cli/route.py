@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from divvy.cli.render import Output
+from divvy.cli.route_inputs import Costs, batch, ways_of
+from divvy.cli.route_replan import replan
 from divvy.cli.route_serving import experts, layout, overlap, pair, tiers
-from divvy.cli.topo_input import each, load, read_text
+from divvy.cli.topo_input import each, load
 from divvy.errors import DivvyError, Fault, InputError
 from divvy.units import BYTES_HELP, parse_bytes
 
@@ -24,6 +26,7 @@ verb.command("tiers")(tiers)
 verb.command("overlap")(overlap)
 verb.command("layout")(layout)
 verb.command("pair")(pair)
+verb.command("replan")(replan)
 
 Topo = Annotated[
     list[Path],
@@ -44,6 +47,7 @@ def explain(
     target: Annotated[str, typer.Option("--to", help="Where they go.")],
     size: Annotated[str, typer.Option("--bytes", help=BYTES_HELP)] = "1GB",
     descriptors: Descriptors = 1,
+    costs: Costs = None,
     no_p2p: NoPeer = False,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +56,6 @@ def explain(
     from divvy.planners.transfers.bound import bound  # noqa: PLC0415 - same
     from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - same
     from divvy.planners.transfers.plan import Transfer, resolve  # noqa: PLC0415 - same
-    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
     from divvy.sim.flows.compare import run  # noqa: PLC0415 - same
     from divvy.sim.flows.document import explain_document  # noqa: PLC0415 - same
 
@@ -62,7 +65,7 @@ def explain(
         raise InputError.one("bytes", str(error), path="--bytes", allowed=BYTES_HELP) from error
     if count < 1:
         raise InputError.one("bytes", f"{size!r} is nothing to move", path="--bytes", allowed=BYTES_HELP)
-    ways = roads(load(topo, peer=not no_p2p))
+    ways, measured = ways_of(topo, peer=not no_p2p, costs=costs)
     finder = Finder(ways)
     transfer = resolve(ways, [Transfer("t0", source, target, count, descriptors=descriptors)])[0]
     if not finder.between(transfer.source, transfer.target):
@@ -73,7 +76,7 @@ def explain(
         )
     plan, outcome, split = run(ways, finder, [transfer], "divvy")
     least = bound(ways, finder, [transfer], split)
-    document = explain_document(ways, finder, transfer, plan, outcome, least)
+    document = explain_document(ways, finder, transfer, plan, outcome, least) | {"costs": measured}
     out = Output(as_json=as_json, quiet=False)
     if not out.machine(document, []):
         show_explanation(out, document)
@@ -95,6 +98,7 @@ def plan(
     incast: Annotated[
         int, typer.Option("--incast", min=0, help="Most flows at once into one NIC; 0 for no limit.")
     ] = 0,
+    costs: Costs = None,
     no_p2p: NoPeer = False,
     seed: Seed = 0,
     as_json: Json = False,
@@ -105,19 +109,18 @@ def plan(
     from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - same
     from divvy.planners.transfers.incast import limits  # noqa: PLC0415 - same
     from divvy.planners.transfers.registry import choose  # noqa: PLC0415 - same
-    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
     from divvy.sim.flows.compare import reachable, run  # noqa: PLC0415 - same
     from divvy.sim.flows.document import plan_document  # noqa: PLC0415 - same
     from divvy.sim.flows.rates import rate_lines  # noqa: PLC0415 - same
 
     name = choose(planner)[0]
-    ways = roads(load(topo, peer=not no_p2p))
+    ways, measured = ways_of(topo, peer=not no_p2p, costs=costs)
     finder = Finder(ways)
-    kept, refused = reachable(finder, _transfers(transfers, ways))
+    kept, refused = reachable(finder, batch(transfers, ways))
     most = limits(ways, incast) if incast else None
     made, outcome, split = run(ways, finder, kept, name, seed, keep_pieces=rates is not None, incast=most)
     least = bound(ways, finder, kept, split)
-    document = plan_document(ways, finder, kept, made, outcome, least, refused)
+    document = plan_document(ways, finder, kept, made, outcome, least, refused) | {"costs": measured}
     if rates is not None:
         with rates.open("w", encoding="utf-8") as file:
             for line in rate_lines(ways, kept, made.flows, outcome):
@@ -141,6 +144,7 @@ def compare(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="DIR", help="Write charts (SVG) into a directory.")
     ] = None,
+    costs: Costs = None,
     no_p2p: NoPeer = False,
     seed: Seed = 0,
     as_json: Json = False,
@@ -148,17 +152,19 @@ def compare(
     """Run planners on the same work over one or many topologies, beside the bound."""
     from divvy.cli.route_view import show_comparison  # noqa: PLC0415 - planners load numpy
     from divvy.planners.transfers.registry import choose  # noqa: PLC0415 - same
-    from divvy.planners.transfers.roads import roads  # noqa: PLC0415 - same
     from divvy.sim.flows.compare import Result, geomeans  # noqa: PLC0415 - same
     from divvy.sim.flows.compare import compare as run_all  # noqa: PLC0415 - same
 
     names = choose(planners)
     results: list[Result] = []
     unplanned: list[dict[str, str]] = []
+    told: dict[str, Any] = {}
     for name, path in each(topo):
         try:
-            ways = roads(load([path], peer=not no_p2p))
-            found, missing = run_all(name, ways, _transfers(transfers, ways), names, seed)
+            ways, measured = ways_of([path], peer=not no_p2p, costs=costs)
+            if measured is not None:
+                told[name] = measured
+            found, missing = run_all(name, ways, batch(transfers, ways), names, seed)
         except DivvyError as error:
             if not topo.is_dir():
                 raise
@@ -171,6 +177,7 @@ def compare(
         "results": [result.to_json() for result in results],
         "geomean": geomeans(results),
         "unplanned": unplanned,
+        "costs": told or None,
     }
     written = _plot(plot, document) if plot is not None else []
     out = Output(as_json=as_json, quiet=False)
@@ -203,25 +210,6 @@ def config(
     if not out.machine(document, []):
         for line in document["text"]:
             out.screen.line(line)
-
-
-def _transfers(text: str, ways: Any) -> list[Any]:
-    """Return the transfers of a file or of a random batch, with their places as vertex ids."""
-    from divvy.planners.transfers.plan import read_transfers, resolve  # noqa: PLC0415 - planners load numpy
-    from divvy.sim.flows.batches import is_random, random_batch  # noqa: PLC0415 - same
-
-    if is_random(text):
-        return random_batch(ways.topo, text)
-    try:
-        document = json.loads(read_text(Path(text)))
-    except json.JSONDecodeError as error:
-        raise InputError.one(
-            "transfers-unreadable",
-            f"{text} is not JSON: {error.msg}",
-            path=f"{text}:{error.lineno}",
-            fix="see divvy route plan --help",
-        ) from error
-    return resolve(ways, read_transfers(Path(text).name, document))
 
 
 def _plot(folder: Path, document: dict[str, Any]) -> list[Path]:

@@ -7,6 +7,7 @@ route, with their sources; `Learned` replaces them route by route once transfers
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,11 +25,13 @@ class KindCost:
         startup_s: From the call to the first byte.
         descriptor_s: Added by each further descriptor (address, length).
         efficiency: Rate reached over the link's rate, lowest and highest that is reported.
+        source: Where these numbers came from.
     """
 
     startup_s: float
     descriptor_s: float
     efficiency: tuple[float, float]
+    source: str = "default"
 
 
 #: Copy engines take about 2 us for each cudaMemcpyAsync; a NIC takes a work request in about 0.25 us. With
@@ -66,9 +69,11 @@ class Overhead:
     coalesce: bool
 
 
-def overhead(kind: str, size_bytes: float, descriptors: int = 1) -> Overhead:
+def overhead(
+    kind: str, size_bytes: float, descriptors: int = 1, costs: Mapping[str, KindCost] = KINDS
+) -> Overhead:
     """Return the overhead of one transfer by one kind of route, gathered where that is faster."""
-    cost = KINDS[kind]
+    cost = costs[kind]
     each = max(0, descriptors - 1) * cost.descriptor_s
     gather = COALESCE_STARTUP_S + 2 * size_bytes / (COALESCE_GB_PER_S * GB)
     if each > gather:
@@ -85,7 +90,13 @@ class Prediction:
     high: float
 
 
-def predict(kind: str, size_bytes: float, gb_per_s: float, descriptors: int = 1) -> Prediction:
+def predict(
+    kind: str,
+    size_bytes: float,
+    gb_per_s: float,
+    descriptors: int = 1,
+    costs: Mapping[str, KindCost] = KINDS,
+) -> Prediction:
     """Return the time of a transfer that has the route to itself.
 
     Args:
@@ -93,10 +104,11 @@ def predict(kind: str, size_bytes: float, gb_per_s: float, descriptors: int = 1)
         size_bytes: Bytes.
         gb_per_s: Rate of the route at the links' full rate.
         descriptors: Pieces that the bytes lie in.
+        costs: What each kind of route costs.
     """
-    fixed = overhead(kind, size_bytes, descriptors).seconds
+    fixed = overhead(kind, size_bytes, descriptors, costs).seconds
     stream = size_bytes / (gb_per_s * GB)
-    low, high = KINDS[kind].efficiency
+    low, high = costs[kind].efficiency
     return Prediction(fixed + stream, fixed + stream / high, fixed + stream / low)
 
 
@@ -151,6 +163,11 @@ class Learned:
         )
         return np.asarray(np.maximum(factor, 1e-3) * prior)
 
+    @property
+    def span(self) -> float:
+        """Return the factor of the error bars: twice the mean log error of late; 1 before there is any."""
+        return math.exp(2 * float(np.mean(self._log_error[-16:]))) if self._log_error else 1.0
+
     def predict(self, size_bytes: float, descriptors: int = 1) -> Prediction:
         """Return the time with error bars: twice the mean log error of late, the kind's span before any."""
         startup, each, byte = self.coefficients()
@@ -158,5 +175,4 @@ class Learned:
         if len(self._log_error) < 4:
             low, high = KINDS[self.kind].efficiency
             return Prediction(seconds, seconds * low, seconds / low * high)
-        span = math.exp(2 * float(np.mean(self._log_error[-16:])))
-        return Prediction(seconds, seconds / span, seconds * span)
+        return Prediction(seconds, seconds / self.span, seconds * self.span)

@@ -327,6 +327,17 @@ def test_a_small_transfer_does_not_wait_for_a_route_that_starts_late():
     assert outcome.makespan_s < 35e-6
 
 
+def test_a_few_bytes_beside_large_transfers_are_planned_too():
+    """100 bytes are below the solver's tolerance."""
+    ways = ways_of(NVLINK)
+    batch = [
+        Transfer(f"t{i}", f"GPU{i}", "GPU3", size, i / 1000) for i, size in enumerate((2**28, 2**28, 100))
+    ]
+    plan, outcome, _ = run(ways, Finder(ways), batch, "divvy", keep_pieces=True)
+    assert check_rates(ways, batch, plan.flows, outcome) == []
+    assert sum(f.size_bytes for f in plan.flows if f.transfer == 2) == pytest.approx(100)
+
+
 def test_the_order_of_states_does_not_depend_on_names():
     """The same links in reverse order, other names: the network of arrays is the same."""
     ways = ways_of(NVLINK)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divvy.perf.transfer import overhead
+from divvy.perf.transfer import KINDS, KindCost, overhead
 from divvy.planners.transfers.columns import GB, Column
 from divvy.planners.transfers.plan import Transfer
 from divvy.planners.transfers.program import Program
@@ -43,12 +43,15 @@ class Assignment:
 
 
 def delays_of(
-    transfers: Sequence[Transfer], columns: Sequence[Column], kinds: Sequence[str]
+    transfers: Sequence[Transfer],
+    columns: Sequence[Column],
+    kinds: Sequence[str],
+    costs: Mapping[str, KindCost],
 ) -> NDArray[np.float64]:
     """Return the overhead of each column, as if it carried the whole transfer (its share carries less)."""
     return np.array(
         [
-            overhead(kind, transfers[c.transfer].size_bytes, transfers[c.transfer].descriptors).seconds
+            overhead(kind, transfers[c.transfer].size_bytes, transfers[c.transfer].descriptors, costs).seconds
             for c, kind in zip(columns, kinds, strict=True)
         ]
     )
@@ -61,6 +64,7 @@ def assign(
     kinds: Sequence[str],
     windows: Sequence[float],
     guess_s: float,
+    costs: Mapping[str, KindCost] = KINDS,
 ) -> Assignment | None:
     """Return the plan over some paths that ends first; None if they cannot carry it.
 
@@ -75,8 +79,9 @@ def assign(
         kinds: Kind of each path.
         windows: Begins of the windows.
         guess_s: Expected end of everything.
+        costs: What each kind of route costs besides its bytes.
     """
-    delays = delays_of(transfers, columns, kinds)
+    delays = delays_of(transfers, columns, kinds, costs)
     owner = np.array([c.transfer for c in columns])
     need = np.array([t.size_bytes / GB for t in transfers])
     ready = np.array([t.release_s for t in transfers])[owner]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from divvy.perf.transfer import KINDS
 from divvy.planners.transfers.candidates import Finder
 from divvy.planners.transfers.columns import GB, Split, solve
 from divvy.planners.transfers.plan import Transfer
@@ -38,8 +37,8 @@ def least_startup(finder: Finder, transfer: Transfer) -> float:
 
     Descriptors are not in it: divided among enough routes they cost as little as one likes.
     """
-    kinds = {c.kind for c in finder.between(transfer.source, transfer.target)}
-    return min((KINDS[kind].startup_s for kind in kinds), default=0.0)
+    found = finder.between(transfer.source, transfer.target)
+    return min((c.cost.startup_s for c in found), default=0.0)
 
 
 def bound(ways: Roads, finder: Finder, transfers: Sequence[Transfer], split: Split | None = None) -> float:

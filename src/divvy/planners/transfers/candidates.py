@@ -9,6 +9,7 @@ from typing import Final
 
 from divvy.fleet.topology.graph import Kind, LinkKind, Vertex
 from divvy.fleet.topology.reading import RANK
+from divvy.perf.transfer import KindCost
 from divvy.planners.transfers.roads import Path, Roads, path_of, solo_rate
 
 _MESH: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI})
@@ -43,12 +44,14 @@ class Candidate:
         path: Its path.
         gb_per_s: Rate that it reaches alone.
         via: Relay GPUs and NICs on the way, for people.
+        cost: What its kind costs besides the bytes.
     """
 
     kind: str
     path: Path
     gb_per_s: float
     via: tuple[str, ...]
+    cost: KindCost
 
 
 def vertices_on(ways: Roads, path: Path) -> list[str]:
@@ -194,7 +197,8 @@ class Finder:
         path = path_of(self.ways, tuple(arcs))
         inner = vertices_on(self.ways, path)[1:-1]
         via = tuple(v for v in inner if self.ways.topo.vertices[v].kind in (Kind.GPU, Kind.NIC))
-        return Candidate(kind_of(self.ways, path), path, solo_rate(self.ways, path), via)
+        kind = kind_of(self.ways, path)
+        return Candidate(kind, path, solo_rate(self.ways, path), via, self.ways.costs[kind])
 
     def mesh(self, source: str, target: str, *, relay: bool) -> tuple[int, ...] | None:
         """Return the way over NVLink only; with `relay` it may pass another GPU."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divvy.perf.transfer import overhead
+from divvy.perf.transfer import KindCost, overhead
 from divvy.planners.transfers.assign import Assignment, assign
 from divvy.planners.transfers.bound import windows_of
 from divvy.planners.transfers.candidates import Finder, kind_of
@@ -21,6 +21,7 @@ _LEAST_SHARE = 1e-5
 _PLAINEST = 3
 _MOST_DEADLINES = 12
 _SMALL_SHARE = 0.02
+_TOLD = 0.5
 _SMALL_COST = 1.005
 
 
@@ -58,18 +59,19 @@ def plan_and_split(
     columns = [split.columns[i] for i in _pool(split)]
     kinds = [kind_of(ways, c.path) for c in columns]
     guess = split.makespan_s + 40e-6
-    solved = assign(split.capacity, moved, columns, kinds, begins, guess)
+    solved = assign(split.capacity, moved, columns, kinds, begins, guess, ways.costs)
     if solved is None:
         columns, begins = split.columns, windows
         kinds = [kind_of(ways, c.path) for c in columns]
         solved = Assignment(split.gigabytes, split.makespan_s)
     else:
-        columns, kinds, solved = _slim(split.capacity, moved, columns, kinds, begins, solved)
+        columns, kinds, solved = _slim(ways, split.capacity, moved, columns, kinds, begins, solved)
     out.flows = _flows(ways, moved, columns, kinds, solved.gigabytes, begins, solved.makespan_s)
     return out, (split if certify and moved == list(transfers) else None)
 
 
 def _slim(
+    ways: Roads,
     capacity: Floats,
     transfers: Sequence[Transfer],
     columns: list[Column],
@@ -87,7 +89,7 @@ def _slim(
     if len(keep) == int((share > 0).sum()):
         return columns, kinds, solved
     fewer, names = [columns[i] for i in keep], [kinds[i] for i in keep]
-    slim = assign(capacity, transfers, fewer, names, begins, solved.makespan_s)
+    slim = assign(capacity, transfers, fewer, names, begins, solved.makespan_s, ways.costs)
     if slim is not None and slim.makespan_s <= solved.makespan_s * _SMALL_COST:
         return fewer, names, slim
     return columns, kinds, solved
@@ -103,6 +105,20 @@ def _pool(split: Split) -> list[int]:
         if used[i] or (i < split.plain and count[column.transfer] <= _PLAINEST):
             keep.append(i)
     return keep
+
+
+def _whole(
+    transfer: Transfer,
+    mine: Sequence[int],
+    kinds: Sequence[str],
+    begins: Sequence[float],
+    costs: Mapping[str, KindCost],
+) -> tuple[int, int, float]:
+    """Return a transfer of a few bytes on the path that starts first, from its release on."""
+    size, pieces = transfer.size_bytes, transfer.descriptors
+    best = min(mine, key=lambda c: overhead(kinds[c], size, pieces, costs).seconds)
+    window = max((w for w, begin in enumerate(begins) if begin <= transfer.release_s), default=0)
+    return best, window, size / GB
 
 
 def _flows(
@@ -125,12 +141,14 @@ def _flows(
             for w in range(len(begins))
             if amounts[c, w] > _LEAST_SHARE * total
         ]
+        if sum(part[2] for part in parts) < _TOLD * total:  # too small for the solver's tolerance
+            parts = [_whole(transfer, mine, kinds, begins, ways.costs)]
         scale = total / sum(part[2] for part in parts)
         share = {c: sum(p[2] for p in parts if p[0] == c) * scale / total for c in mine}
         for c, window, amount in parts:
             size = amount * scale * GB
             pieces = max(1, round(transfer.descriptors * share[c]))
-            fixed = overhead(kinds[c], transfer.size_bytes * share[c], pieces)
+            fixed = overhead(kinds[c], transfer.size_bytes * share[c], pieces, ways.costs)
             begin = begins[window]
             start = max(begin, transfer.release_s + fixed.seconds)
             finish = begins[window + 1] if window + 1 < len(begins) else end

@@ -43,6 +43,7 @@ class Online:
 
     def __init__(self, ways: Roads, finder: Finder) -> None:
         self._finder = finder
+        self._costs = ways.costs
         self._known: dict[tuple[str, str], _Options] = {}
         self._slow = np.append(1.0 / np.maximum(ways.capacity, 1e-9), 0.0)
         self._load = np.zeros(len(ways.capacity) + 1)
@@ -74,7 +75,7 @@ class Online:
             )
             return
         slow = self._slow[resources] * times
-        fixed = [overhead(c.kind, transfer.size_bytes, transfer.descriptors) for c in routes]
+        fixed = [overhead(c.kind, transfer.size_bytes, transfer.descriptors, self._costs) for c in routes]
         waits = np.array([o.seconds for o in fixed])
         chunks = _CHUNKS if transfer.size_bytes >= _WORTH_SPLITTING_BYTES and len(routes) > 1 else 1
         size = transfer.size_bytes / GB / chunks
@@ -95,15 +96,14 @@ class Online:
         if not size:
             return 0.0
         waits = np.array(
-            [overhead(c.kind, transfer.size_bytes, transfer.descriptors).seconds for c in routes]
+            [overhead(c.kind, transfer.size_bytes, transfer.descriptors, self._costs).seconds for c in routes]
         )
         busy = (self._load[resources] + times * size) * self._slow[resources]
         return float((waits + busy.max(axis=1)).min())
 
-    @staticmethod
-    def _add(index: int, transfer: Transfer, route: Candidate, share: float, out: RoutePlan) -> None:
+    def _add(self, index: int, transfer: Transfer, route: Candidate, share: float, out: RoutePlan) -> None:
         size = transfer.size_bytes * share
-        cost = overhead(route.kind, size, max(1, round(transfer.descriptors * share)))
+        cost = overhead(route.kind, size, max(1, round(transfer.descriptors * share)), self._costs)
         start = transfer.release_s + cost.seconds
         out.flows.append(Flow(index, route.kind, route.path, size, size / GB, start, coalesce=cost.coalesce))
 

@@ -166,4 +166,4 @@ def pipe_of(
     plan, split = plan_and_split(ways, moved)
     kinds = {flow.kind for flow in plan.flows}
     span = split.makespan_s if split is not None else max(f.size_bytes for f in plan.flows) / GB
-    return Pipe(size / GB / span, min(KINDS[k].startup_s for k in kinds), ", ".join(sorted(kinds)))
+    return Pipe(size / GB / span, min(ways.costs[k].startup_s for k in kinds), ", ".join(sorted(kinds)))

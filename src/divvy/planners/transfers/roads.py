@@ -9,6 +9,7 @@ be there, and arcs between states stand for steps. Routes, plans and bounds all 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from divvy.errors import InputError
 from divvy.fleet.topology.graph import Kind, Link, LinkKind, Topology
+from divvy.perf.transfer import KINDS, KindCost
 
 _TREE: Final = frozenset({LinkKind.PCIE, LinkKind.HOST, LinkKind.C2C, LinkKind.STORAGE, LinkKind.CXL})
 _MESH: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI})
@@ -58,6 +60,7 @@ class Roads:
         leaving: Arcs that leave each state.
         arrays: The roads in other forms, made when they are first needed.
         near: NICs from near to far by vertex, filled when they are first asked for.
+        costs: What each kind of route costs besides its bytes.
     """
 
     topo: Topology
@@ -70,6 +73,7 @@ class Roads:
     leaving: list[list[int]] = field(default_factory=list)
     arrays: dict[str, object] = field(default_factory=dict)
     near: dict[tuple[str, bool], tuple[str, ...]] = field(default_factory=dict)
+    costs: Mapping[str, KindCost] = field(default_factory=lambda: KINDS)
 
     def end(self, text: str, *, source: bool) -> str:
         """Return the vertex that a name means, if bytes can begin or end there.
@@ -95,9 +99,11 @@ class Roads:
         return vertex
 
 
-def roads(topo: Topology) -> Roads:
+def roads(topo: Topology, costs: Mapping[str, KindCost] = KINDS) -> Roads:
     """Return the roads of a topology."""
-    return _Builder(topo).build()
+    ways = _Builder(topo).build()
+    ways.costs = costs
+    return ways
 
 
 class _Builder:

@@ -126,7 +126,9 @@ def _rejected(
     used = {flow.kind for flow in flows}
     best: dict[str, tuple[float, Candidate]] = {}
     for candidate in finder.between(transfer.source, transfer.target):
-        alone = predict(candidate.kind, transfer.size_bytes, candidate.gb_per_s, transfer.descriptors).seconds
+        alone = predict(
+            candidate.kind, transfer.size_bytes, candidate.gb_per_s, transfer.descriptors, ways.costs
+        ).seconds
         if candidate.kind not in used and (candidate.kind not in best or alone < best[candidate.kind][0]):
             best[candidate.kind] = (alone, candidate)
     rows = []
@@ -153,16 +155,10 @@ def explain_document(
     """Return how one transfer should go, what limits it, and every other way with its predicted time."""
     document = plan_document(ways, finder, [transfer], plan, outcome, bound_s)
     row = document["transfers"][0]
-    low = min(
-        predict(f.kind, f.size_bytes, _alone(ways, f), transfer.descriptors).low
-        / predict(f.kind, f.size_bytes, _alone(ways, f), transfer.descriptors).seconds
-        for f in plan.flows
-    )
-    high = max(
-        predict(f.kind, f.size_bytes, _alone(ways, f), transfer.descriptors).high
-        / predict(f.kind, f.size_bytes, _alone(ways, f), transfer.descriptors).seconds
-        for f in plan.flows
-    )
+    told = [
+        predict(f.kind, f.size_bytes, _alone(ways, f), transfer.descriptors, ways.costs) for f in plan.flows
+    ]
+    low, high = min(p.low / p.seconds for p in told), max(p.high / p.seconds for p in told)
     taken = {flow.path.arcs for flow in plan.flows}
     return {
         "schema": "divvy.route.explain/1",
@@ -194,8 +190,8 @@ def _alone(ways: Roads, flow: Flow) -> float:
 
 def _candidate(ways: Roads, transfer: Transfer, candidate: Candidate, *, is_taken: bool) -> dict[str, Any]:
     """Return one candidate with its prediction."""
-    told = predict(candidate.kind, transfer.size_bytes, candidate.gb_per_s, transfer.descriptors)
-    fixed = overhead(candidate.kind, transfer.size_bytes, transfer.descriptors)
+    told = predict(candidate.kind, transfer.size_bytes, candidate.gb_per_s, transfer.descriptors, ways.costs)
+    fixed = overhead(candidate.kind, transfer.size_bytes, transfer.descriptors, ways.costs)
     return {
         "kind": candidate.kind,
         "via": list(candidate.via),
@@ -205,6 +201,11 @@ def _candidate(ways: Roads, transfer: Transfer, candidate: Candidate, *, is_take
         "expected_s": [told.low, told.high],
         "overhead_s": fixed.seconds,
         "coalesce": fixed.coalesce,
+        "cost": {
+            "startup_s": candidate.cost.startup_s,
+            "descriptor_s": candidate.cost.descriptor_s,
+            "source": candidate.cost.source,
+        },
         "bottleneck": ways.labels[bottleneck(ways, candidate.path)],
         "chosen": is_taken,
     }

@@ -15,9 +15,8 @@ def put(out: RoutePlan, index: int, transfer: Transfer, parts: Sequence[tuple[Ca
     for candidate, share in parts:
         part = share / total
         pieces = max(1, round(transfer.descriptors * part))
-        fixed = overhead(candidate.kind, transfer.size_bytes * part, pieces)
         # None of these systems gathers descriptors: each is paid for.
-        seconds = overhead(candidate.kind, float("inf"), pieces).seconds if fixed.coalesce else fixed.seconds
+        seconds = overhead(candidate.kind, float("inf"), pieces, {candidate.kind: candidate.cost}).seconds
         out.flows.append(
             Flow(
                 index,
