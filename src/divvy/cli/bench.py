@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +15,20 @@ import typer
 
 from divvy.cli.options import AsJson, NoTruncate, Quiet
 from divvy.cli.render import NONE, Cell, Column, Output, Span
-from divvy.errors import NotFoundError
+from divvy.errors import InputError, NotFoundError
 
 SCHEMA: Final = "divvy.bench/1"
 
 #: Benchmarks by name: the module with ``rows(*, quick, announce)``, and what it is about. A new one is a
-#: file and a line here. A benchmark that can be run in parts takes ``parts`` too and names them in PARTS.
+#: file and a line here. A benchmark that can be run in parts takes ``parts`` too and names them in PARTS; one
+#: that can go on where it stopped takes ``cache``, ``minutes`` and ``seeds`` and says TAKES_CACHE.
 BENCHMARKS: Final = {
     "core": ("divvy.cli.bench_core", "replays, the time of a pass, the API, the live system"),
+    "budgets": (
+        "divvy.cli.bench_budgets",
+        "the budget policy beside all baselines, frontiers, sensitivities",
+    ),
+    "gaming": ("divvy.cli.bench_gaming", "every trick under every policy, beside the honest twin"),
     "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
 }
@@ -51,7 +57,12 @@ def verb(
         help=f"One of: {', '.join(BENCHMARKS)}.", metavar="NAME", autocompletion=_complete_name
     ),
     quick: bool = typer.Option(False, "--quick", help="A smaller run of at most a minute, the same rows."),
-    part: list[str] = typer.Option([], "--part", help="Only this part (repeat for more); core has parts."),
+    part: list[str] = typer.Option(
+        [], "--part", help="Only this part (repeat for more), where it has parts."
+    ),
+    cache: Path | None = typer.Option(None, "--cache", help="Keep finished replays in this directory."),
+    minutes: float | None = typer.Option(None, "--minutes", min=0, help="Begin no replay after this long."),
+    seeds: int | None = typer.Option(None, "--seeds", min=1, max=100, help="Seeds, where they are drawn."),
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_truncate: NoTruncate = False,
@@ -60,17 +71,27 @@ def verb(
 
     The first line tells the machine and how busy it was: figures of a busy machine are worse than its best.
     """
-    found = measure(name, quick=quick, parts=part)
+    limits = {"cache": cache, "minutes": minutes, "seeds": seeds}
+    found = measure(name, quick=quick, parts=part, limits={k: v for k, v in limits.items() if v is not None})
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(found, (f"{row['case']}: {row['measure']}" for row in found["rows"])):
         _print(output, found)
 
 
-def measure(name: str, *, quick: bool = False, parts: Sequence[str] = ()) -> dict[str, Any]:
+def measure(
+    name: str, *, quick: bool = False, parts: Sequence[str] = (), limits: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Run a benchmark and return its report.
+
+    Args:
+        name: The benchmark.
+        quick: Whether to stay within a minute.
+        parts: Only these parts.
+        limits: ``cache``, ``minutes``, ``seeds`` where given, for benchmarks that take them.
 
     Raises:
         NotFoundError: If there is no such benchmark or part; the valid names are listed.
+        InputError: If a limit is given to a benchmark that takes none.
     """
     if name not in BENCHMARKS:
         raise NotFoundError.one(
@@ -90,7 +111,15 @@ def measure(name: str, *, quick: bool = False, parts: Sequence[str] = ()) -> dic
             allowed=", ".join(known) or f"{name} has no parts",
             fix="choose one of these, or leave --part out",
         )
-    choice = {"parts": tuple(parts)} if known else {}
+    if limits and not getattr(module, "TAKES_CACHE", False):
+        raise InputError.one(
+            "bench-limits",
+            f"{name} takes no {', '.join(f'--{limit}' for limit in limits)}",
+            path=f"--{next(iter(limits))}",
+            fix="leave it out",
+        )
+    choice: dict[str, Any] = {"parts": tuple(parts)} if known else {}
+    choice |= limits or {}
     machine = describe_machine()
     with _announcing() as announce:
         rows = list(module.rows(quick=quick, announce=announce, **choice))

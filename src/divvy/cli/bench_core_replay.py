@@ -139,6 +139,11 @@ def replay_rows(
             if days is not None and aim.of_whole:
                 row["met"] = None
             yield row
+    yield from published_rows()
+
+
+def published_rows() -> Iterator[Row]:
+    """Yield what the source of the policy publishes of its own clusters."""
     for measured, value, unit, note in _CLAIMS:
         text = "its clusters, not this trace" + (f"; {note}" if note else "")
         yield figure("other clusters, 30 days", measured, value, unit, contender=PUBLISHED, note=text)

@@ -81,6 +81,14 @@ def paired(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return [_finite(row) for row in rows]
 
 
+def flat_figures(outcome: Outcome) -> dict[str, float]:
+    """Return the figures of one replay that exist, under dotted names; `accounts_at_95` as a part of 1."""
+    numbers = _flat(_run(outcome))
+    served, judged = _served(outcome.figures.accounts)
+    numbers["accounts_at_95"] = served / judged if judged else math.nan
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
+
+
 def _run(outcome: Outcome) -> dict[str, Any]:
     """Return the document of one replay; figures that do not exist are nan here."""
     figures = outcome.figures

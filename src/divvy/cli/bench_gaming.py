@@ -1,0 +1,141 @@
+"""Every trick under every policy, beside the honest twin: what it brings to the tricker."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from divvy.cli.bench_budgets import OWN, POLICIES
+from divvy.cli.bench_core_replay import TRACE
+from divvy.cli.bench_row import Row, figure, find_data
+from divvy.cli.bench_runs import Figures, Runs
+from divvy.planners.jobs.registry import documented
+from divvy.sim.gaming import WHO, Game, play
+from divvy.sim.intervals import interval
+from divvy.sim.tricks import HONEST, TRICKS
+from divvy.units import DAY
+
+Announce = Callable[[str], None]
+
+NODES: Final = "29x8"
+SEEDS: Final = 3
+TAKES_CACHE: Final = True
+_DAYS: Final = (14.0, 35.0)
+_QUICK: Final = {"days": (20.0, 21.0), "warmup": DAY // 4}
+_QUICK_SECONDS: Final = 45.0
+_TARGET: Final = 0.05
+
+#: Parts by name: whose trick it is.
+PARTS: Final = {f"{who}-{by}": (who, by == "author") for who in WHO for by in ("account", "author")}
+
+
+def rows(
+    *,
+    quick: bool = False,
+    announce: Announce = lambda _: None,
+    parts: Sequence[str] = (),
+    cache: Path | None = None,
+    minutes: float = math.inf,
+    seeds: int = SEEDS,
+) -> Iterator[Row]:
+    """Yield the gain of every trick.
+
+    Args:
+        quick: Whether to stay within a minute: one seed, a day of the trace.
+        announce: Told what is being run.
+        parts: Names of parts; empty for all.
+        cache: Where finished replays are kept.
+        minutes: Time after which no further replay is begun.
+        seeds: Seeds of every case.
+    """
+    chosen = [PARTS[name] for name in PARTS if not parts or name in parts]
+    count = 1 if quick else seeds
+    file = find_data(TRACE)
+    read: Callable[[Game], Figures | None] = dict[Game, Figures]().get
+    missing = f"skipped: no ../shared/data/{TRACE} beside the checkout"
+    if file is not None:
+        limit = min(minutes * 60, _QUICK_SECONDS) if quick else minutes * 60
+        runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce, perform=play)
+        games = [
+            game
+            for seed in range(count)
+            for who, alone in chosen
+            for policy in POLICIES
+            for trick in (HONEST, *TRICKS)
+            for game in (_game(policy, seed, trick, who, alone=alone, quick=quick),)
+        ]
+        runs.all(list(dict.fromkeys(games)))
+        read, missing = runs.one, "not run: the time was up"
+    for who, alone in chosen:
+        for trick in TRICKS:
+            for policy in POLICIES:
+                pairs = [
+                    (tricked, honest)
+                    for seed in range(count)
+                    if (tricked := read(_game(policy, seed, trick, who, alone=alone, quick=quick)))
+                    is not None
+                    and (honest := read(_game(policy, seed, HONEST, who, alone=alone, quick=quick)))
+                    is not None
+                ]
+                yield from _gains(policy, trick, who, pairs, missing, alone=alone, quick=quick)
+
+
+def _game(policy: str, seed: int, trick: str, who: str, *, alone: bool, quick: bool) -> Game:
+    """Return a game; the honest twin of an author's trick is that of the account's."""
+    game = Game(policy, seed, NODES, trick, who, alone and trick != HONEST, _DAYS)
+    return replace(game, **_QUICK) if quick else game  # type: ignore[arg-type]  # values of these fields
+
+
+def _gains(
+    policy: str,
+    trick: str,
+    who: str,
+    pairs: Sequence[tuple[Figures, Figures]],
+    missing: str,
+    *,
+    alone: bool,
+    quick: bool,
+) -> Iterator[Row]:
+    """Yield what a trick brought: charged hours, free hours, all hours, slowdown."""
+    label = "author" if alone else "account"
+    case = f"{trick}, by {'the busiest author of ' if alone else ''}{WHO[who]}"
+    notes = [documented(policy)["label"], "only a day of the file" if quick else "", "" if pairs else missing]
+    gains: tuple[tuple[str, Callable[[Figures, Figures], float]], ...] = (
+        ("useful charged GPU-hours, gain", partial(_hours, label, ("allocated",))),
+        ("useful unallocated GPU-hours, gain", partial(_hours, label, ("unallocated",))),
+        ("GPU-hours in all, gain", partial(_hours, label, ("allocated", "unallocated"))),
+        ("slowdown, gain", partial(_slower, label)),
+    )
+    for measure, gain in gains:
+        values = [gain(*pair) for pair in pairs]
+        sound = [value for value in values if math.isfinite(value)]
+        aimed = policy == OWN and not quick and "unallocated" not in measure and "in all" not in measure
+        yield figure(
+            case,
+            measure,
+            fmean(sound) if sound else None,
+            "",
+            contender=policy,
+            interval=interval(sound) if len(sound) > 1 else None,
+            n=len(sound),
+            target=_TARGET if aimed else None,
+            note="; ".join(filter(None, notes)),
+        )
+
+
+def _hours(label: str, kinds: tuple[str, ...], one: Figures, twin: Figures) -> float:
+    """Return the gain in hours over all hours of the honest twin."""
+    whole = twin[f"{label}.allocated"] + twin[f"{label}.unallocated"]
+    more = sum(one[f"{label}.{kind}"] - twin[f"{label}.{kind}"] for kind in kinds)
+    return more / whole if whole else math.nan
+
+
+def _slower(label: str, one: Figures, twin: Figures) -> float:
+    """Return by how much of the honest slowdown the tricker's is less."""
+    name = f"{label}.slowdown"
+    return 1 - one[name] / twin[name] if name in one and name in twin else math.nan
