@@ -162,15 +162,13 @@ def compare(
     for name, path in each(topo):
         try:
             ways, measured = ways_of([path], peer=not no_p2p, costs=costs)
-            if measured is not None:
-                told[name] = measured
+            told |= {name: measured} if measured is not None else {}
             found, missing = run_all(name, ways, batch(transfers, ways), names, seed)
         except DivvyError as error:
             if not topo.is_dir():
                 raise
             found, missing = [], [_missing(name, fault) for fault in error.faults]
-        results += found
-        unplanned += missing
+        results, unplanned = results + found, unplanned + missing
     document: dict[str, Any] = {
         "schema": "divvy.route.compare/1",
         "transfers": transfers,
@@ -182,9 +180,7 @@ def compare(
     written = _plot(plot, document) if plot is not None else []
     out = Output(as_json=as_json, quiet=False)
     if not out.machine(document, []):
-        show_comparison(out, document, names)
-        for file in written:
-            out.screen.line(f"chart: {file}")
+        show_comparison(out, document, names, written)
 
 
 def _missing(topology: str, fault: Fault) -> dict[str, str]:

@@ -59,12 +59,16 @@ def replan(
     )
     document["plan"]["unplanned"] += [{"id": r.transfer, "code": r.code, "reason": r.text} for r in refused]
     out = Output(as_json=as_json, quiet=False)
-    if out.machine(document, []):
-        return
+    if not out.machine(document, []):
+        _show(out, document, sum(t.size_bytes for t in kept), f"{len(again.done)} of {len(kept)}")
+
+
+def _show(out: Output, document: dict[str, Any], whole: int, done: str) -> None:
+    """Write what has arrived, the new plan, and both ends."""
     total = sum(document["moved"].values())
     out.screen.line(
-        Span(f"{size(total)} of {size(sum(t.size_bytes for t in kept))} have arrived", "bold"),
-        f" after {seconds(document['at_s'])}; {len(again.done)} of {len(kept)} transfers are done",
+        Span(f"{size(total)} of {size(whole)} have arrived", "bold"),
+        f" after {seconds(document['at_s'])}; {done} transfers are done",
     )
     if document["plan"]["transfers"]:
         show_plan(out, document["plan"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from divvy.cli.render import Cell, Column, Output, Span
@@ -117,7 +119,7 @@ def show_plan(out: Output, document: dict[str, Any]) -> None:
         out.screen.line(Span(f"{row['id']}: ", "yellow"), row["reason"])
 
 
-def show_comparison(out: Output, document: dict[str, Any], names: list[str]) -> None:
+def show_comparison(out: Output, document: dict[str, Any], names: list[str], charts: Sequence[Path]) -> None:
     """Write makespan over bound, topologies down and planners across, then the geometric means."""
     table: dict[str, dict[str, float]] = {}
     for row in document["results"]:
@@ -133,6 +135,8 @@ def show_comparison(out: Output, document: dict[str, Any], names: list[str]) -> 
     for row in document["unplanned"]:
         who = " ".join(word for word in (row["topology"], row["planner"], row["transfer"]) if word)
         out.screen.line(Span(f"{who}: ", "yellow"), Span(row["reason"], "dim"))
+    for file in charts:
+        out.screen.line(f"chart: {file}")
 
 
 def _ratio(value: float | None) -> Span:

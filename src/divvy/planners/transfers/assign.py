@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from divvy.perf.transfer import KINDS, KindCost, overhead
 from divvy.planners.transfers.columns import GB, Column
 from divvy.planners.transfers.plan import Transfer
 from divvy.planners.transfers.program import Program
+
+Floats = NDArray[np.float64]
 
 #: Of equally fast plans the one with plainer routes: cost of a byte by kind of route.
 PLAINNESS: Final = {
@@ -38,7 +40,7 @@ _UNUSED: Final = 1e-5
 class Assignment:
     """Bytes (1e9) by column and window, and when all has arrived."""
 
-    gigabytes: NDArray[np.float64]
+    gigabytes: Floats
     makespan_s: float
 
 
@@ -47,7 +49,7 @@ def delays_of(
     columns: Sequence[Column],
     kinds: Sequence[str],
     costs: Mapping[str, KindCost],
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the overhead of each column, as if it carried the whole transfer (its share carries less)."""
     return np.array(
         [
@@ -58,7 +60,7 @@ def delays_of(
 
 
 def assign(
-    capacity: NDArray[np.float64],
+    capacity: Floats,
     transfers: Sequence[Transfer],
     columns: Sequence[Column],
     kinds: Sequence[str],
@@ -68,9 +70,8 @@ def assign(
 ) -> Assignment | None:
     """Return the plan over some paths that ends first; None if they cannot carry it.
 
-    A path that starts `d` late in a window of length `w` needs `w / (w - d)` times the rate, so the
-    program is solved several times: with the guessed length of the last window, then with the one it found.
-    Where the length found, `m`, is shorter than the guess, a late path ends `d (1 - m / w)` after it.
+    A path that starts `d` late in a window of length `w` needs `w / (w - d)` times the rate, so the program
+    is solved again with the length `m` that it found; a late path ends `d (1 - m / w)` after a shorter one.
 
     Args:
         capacity: GB/s by resource, numbered as in the columns' paths.
@@ -86,22 +87,22 @@ def assign(
     need = np.array([t.size_bytes / GB for t in transfers])
     ready = np.array([t.release_s for t in transfers])[owner]
     program = Program([c.path for c in columns], owner, need, capacity)
-    closed = [float(x) for x in np.diff(windows)]
     result: Assignment | None = None
+    closed = [float(x) for x in np.diff(windows)]
     for _ in range(_TURNS):
         last = max(guess_s - windows[-1], 1e-9)
         is_open, factors = [], []
         for begin, length in zip(windows, [*closed, last], strict=True):
-            late = np.maximum(ready + delays - begin, 0.0)  # how late in the window the path can start
-            is_open.append((ready <= begin + 1e-12) & (late < 0.98 * length))
-            factors.append(1.0 / np.clip(1.0 - late / length, 0.02, 1.0))
+            late, opened, factor = _late(ready, delays, begin, length)
+            is_open.append(opened)
+            factors.append(factor)
         cost = _cost(transfers, owner, kinds, windows, last, need)
         answer = program.solve([*closed, None], is_open, factors, cost)
         if answer is None:
-            guess_s = windows[-1] + 2 * max(last, float(delays.max(initial=0.0)))
+            guess_s = windows[-1] + 2 * max(last, float(delays.max()))
             continue
-        used = answer.amounts[:, -1] > _UNUSED * need[owner]
-        over = float(late[used].max(initial=0.0)) * max(0.0, 1.0 - answer.last_s / last)
+        over = float(late[answer.amounts[:, -1] > _UNUSED * need[owner]].max(initial=0.0))
+        over *= max(0.0, 1.0 - answer.last_s / last)
         makespan = windows[-1] + answer.last_s + over
         if result is None or makespan <= result.makespan_s:
             result = Assignment(answer.amounts, makespan)
@@ -111,14 +112,21 @@ def assign(
     return result
 
 
+def _late(ready: Floats, delays: Floats, begin: float, length: float) -> tuple[Floats, Any, Floats]:
+    """Return how late in a window each path starts, whether it is open, and the room that a byte takes."""
+    late = np.maximum(ready + delays - begin, 0.0)
+    is_open = (ready <= begin + 1e-12) & (late < 0.98 * length)
+    return late, is_open, 1.0 / np.clip(1.0 - late / length, 0.02, 1.0)
+
+
 def _cost(
     transfers: Sequence[Transfer],
     owner: NDArray[np.int64],
     kinds: Sequence[str],
     windows: Sequence[float],
     last_s: float,
-    need: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    need: Floats,
+) -> Floats:
     """Return the costs of bytes by window and path: lateness is dear, plainness cheap."""
     count, span = len(windows), len(owner)
     cost = np.zeros(span * count)
