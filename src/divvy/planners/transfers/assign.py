@@ -102,8 +102,7 @@ def assign(
             guess_s = windows[-1] + 2 * max(last, float(delays.max()))
             continue
         over = float(late[answer.amounts[:, -1] > _UNUSED * need[owner]].max(initial=0.0))
-        over *= max(0.0, 1.0 - answer.last_s / last)
-        makespan = windows[-1] + answer.last_s + over
+        makespan = windows[-1] + answer.last_s + over * max(0.0, 1.0 - answer.last_s / last)
         if result is None or makespan <= result.makespan_s:
             result = Assignment(answer.amounts, makespan)
         if abs(answer.last_s - last) <= _SETTLED * answer.last_s:
