@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import invariant
+from hypothesis.stateful import invariant, precondition, rule
 from test_budget_machine import BudgetMachine, document
 
 from divvy.control.agenda import Agenda
 from divvy.control.codec import canonical, restore, state_document
-from divvy.fleet.event import Stopped
-from divvy.fleet.job import Phase, StopCause
+from divvy.control.loop import goes_back
+from divvy.fleet.event import MaintenanceSet, NodeCleared, NodeFaulted, Stopped, Stopping
+from divvy.fleet.job import Phase
 from divvy.fleet.node import NodeState
 from divvy.fleet.price import surcharge
 from divvy.units import HOUR, MINUTE
+
+NEVER = 1 << 62
 
 
 class RulesMachine(BudgetMachine):
@@ -24,6 +27,7 @@ class RulesMachine(BudgetMachine):
                     "protection_price": st.sampled_from([1, 1.5, 3]),
                     "protection_cap": st.sampled_from([0, 0.5, 1, 2]),
                     "unallocated_backoff": st.sampled_from(["0", "10m"]),
+                    "fault_clears_after": st.sampled_from(["0", "1h"]),
                     "unallocated_lifetime": st.sampled_from(["0", "3h"]),
                 }
             )
@@ -40,6 +44,27 @@ class RulesMachine(BudgetMachine):
         self.dated = data.draw(st.sampled_from([[], [{"from": 7200, "share": 5}]]))
         self.agenda = Agenda()
 
+    @rule(
+        data=st.data(), ahead=st.sampled_from([MINUTE, HOUR, 4 * HOUR]), length=st.sampled_from([0, 2 * HOUR])
+    )
+    def announce(self, data, ahead, length):
+        node = data.draw(st.sampled_from(list(self.state.snapshot.nodes.row)))
+        start = self.now + ahead
+        self.state.apply(MaintenanceSet(self.now, node, start, length and start + length, "maintenance"))
+
+    @precondition(lambda self: self.count > 5)
+    @rule(data=st.data(), fatal=st.booleans())
+    def fault(self, data, fatal):
+        node = data.draw(st.sampled_from(list(self.state.snapshot.nodes.row)))
+        self.state.apply(NodeFaulted(self.now, node, "xid-79" if fatal else "ecc", fatal))
+
+    @precondition(lambda self: getattr(self, "state", None) and self.state.snapshot.nodes.fault)
+    @rule(data=st.data())
+    def mend(self, data):
+        nodes = self.state.snapshot.nodes
+        row = data.draw(st.sampled_from(list(nodes.fault)))
+        self.state.apply(NodeCleared(self.now, nodes.node[row].name))
+
     def document(self, shares):
         written = document(shares, self.floor)
         written["policy"] |= self.policy
@@ -54,10 +79,16 @@ class RulesMachine(BudgetMachine):
         return written
 
     def schedule(self, quick, carry_out):
+        self.windows = {
+            row: window.start
+            for row, window in self.state.snapshot.nodes.window.items()
+            if window.start > self.now
+        }
         for event in self.agenda.due(self.state.snapshot, self.now):
             self.state.apply(event)
-            if getattr(event, "cause", None) is StopCause.LIFETIME and type(event).__name__ == "Stopping":
-                self.state.apply(Stopped(self.now, event.job, StopCause.LIFETIME, requeue=False))
+            if isinstance(event, Stopping):
+                spec = self.state.snapshot.jobs.spec[self.state.snapshot.jobs.row[event.job]]
+                self.state.apply(Stopped(self.now, event.job, event.cause, goes_back(spec, event.cause)))
         self.check_time()
         self.protected_now = set()
         super().schedule(quick, carry_out)
@@ -65,6 +96,20 @@ class RulesMachine(BudgetMachine):
     def check_time(self):
         """What is due by now has happened."""
         snapshot = self.state.snapshot
+        nodes = snapshot.nodes
+        for row, window in nodes.window.items():
+            assert not window.end or window.end > self.now
+            assert window.start > self.now or nodes.node[row].state is not NodeState.UP
+        for row, fault in nodes.fault.items():
+            assert not fault.cleared
+            assert nodes.node[row].state >= (NodeState.DOWN if fault.fatal else NodeState.DRAINING)
+            if fault.fatal:
+                assert not any(
+                    place == row
+                    for job in snapshot.jobs.live
+                    if snapshot.jobs.phase[job] in (Phase.PLACED, Phase.RUNNING)
+                    for place, _ in snapshot.jobs.placement[job]
+                ), "something still runs on a node that failed"
         assert all(at > self.now for spec in snapshot.tree.specs for at, _ in spec.later)
         lifetime, jobs = snapshot.policy.unallocated_lifetime, snapshot.jobs
         if lifetime:
@@ -79,6 +124,9 @@ class RulesMachine(BudgetMachine):
         snapshot = self.state.snapshot
         jobs, tree = snapshot.jobs, snapshot.tree
         spec = jobs.spec[start.job]
+        if start.protected:
+            for node, _ in start.placement:
+                assert self.now + spec.min_runtime <= self.windows.get(node, NEVER), "it outlasts the begin"
         if not spec.allocated:
             if snapshot.policy.unallocated_backoff and jobs.preemptions[start.job]:
                 assert self.now >= jobs.queued[start.job] + 10 * MINUTE, "it rests"
@@ -135,6 +183,19 @@ class RulesMachine(BudgetMachine):
                     if (e.job, e.attempt, e.cause) == (entry.job, entry.attempt, "occupancy")
                 )
                 assert 0 < entry.charge <= 2 * max(occupied.charge - HOUR * occupied.weight, 0)
+
+    @invariant()
+    def a_refund_is_at_most_one_minimum_runtime_of_a_run_and_comes_once(self):
+        refunds = [e for e in getattr(self, "entries", ()) if e.cause == "refund-node-failure"]
+        assert len({(e.job, e.attempt) for e in refunds}) == len(refunds)
+        for refund in refunds:
+            occupied = next(
+                e
+                for e in self.entries
+                if (e.job, e.attempt, e.cause) == (refund.job, refund.attempt, "occupancy")
+            )
+            minimum = self.state.snapshot.jobs.spec[self.state.snapshot.jobs.row[refund.job]].min_runtime
+            assert refund.charge == -min(occupied.charge, minimum * occupied.weight)
 
     @invariant()
     def a_base_snapshot_loses_nothing(self):

@@ -1,7 +1,8 @@
 """What time alone brings about: events that nobody asks for at the moment when they are due.
 
-Dated shares come into force, and unallocated work that has reached its lifetime is ended. The loop asks
-before every pass, live and in replay, so that both see the same events in the same order.
+Dated shares come into force, nodes leave service and come back, and unallocated work that has reached its
+lifetime is ended. The loop asks before every pass, live and in replay, so that both see the same events in
+the same order.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from divvy.control import upkeep
 from divvy.fleet.account import AccountTree, build_tree
 from divvy.fleet.budget import Budget, Policy
 from divvy.fleet.event import BudgetChanged, Event, Stopping, Withdrawn
@@ -27,6 +29,7 @@ class Agenda:
         self._policy: Policy | None = None
         self._next_share = NEVER
         self._next_end = NEVER
+        self._next_upkeep = NEVER
 
     def due(self, snapshot: Snapshot, now: int) -> Iterator[Event]:
         """Yield what is due; each event is applied before the next one is made."""
@@ -34,12 +37,14 @@ class Agenda:
         while self._next_share <= now:
             yield new_shares(snapshot)
             self._read(snapshot)
+        yield from upkeep.due(snapshot, now)
+        self._next_upkeep = upkeep.next_due(snapshot, now)
         if self._next_end <= now:
             yield from self._ends(snapshot, now)
 
     def next(self) -> int:
         """Return when something is due next, 0 if nothing is ahead."""
-        soonest = min(self._next_share, self._next_end)
+        soonest = min(self._next_share, self._next_end, self._next_upkeep)
         return soonest if soonest < NEVER else 0
 
     def _read(self, snapshot: Snapshot) -> None:

@@ -21,6 +21,7 @@ from divvy.fleet.account import ROOT, AccountSpec, AccountTree, build_tree
 from divvy.fleet.account_file import rules_of, with_rules
 from divvy.fleet.budget import Budget, Policy
 from divvy.fleet.decision import Decision, Hold, Placement, Plan, Preempt
+from divvy.fleet.health import LostRun, NodeFault, Window
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.node import Node, NodeState
@@ -94,6 +95,11 @@ def state_document(snapshot: Snapshot) -> dict[str, Any]:
             for (account, author), history in snapshot.author_usage.items()
         ],
         "capacity": snapshot.capacity.to_document(),
+        "health": {
+            "faults": [[row, *fault] for row, fault in snapshot.nodes.fault.items()],
+            "windows": [[row, *window] for row, window in snapshot.nodes.window.items()],
+            "lost": [list(run) for run in snapshot.lost],
+        },
     }
 
 
@@ -140,7 +146,19 @@ def _restore(document: Mapping[str, Any], on_ledger: Callable[[LedgerEntry], Non
     for path, author, rows in document["authors"]:
         snapshot.author_usage[row[path], author] = ChargeHistory.from_document(rows)
     snapshot.capacity = ChargeHistory.from_document(document["capacity"])
+    _read_health(snapshot, document.get("health", {}))
     return state
+
+
+def _read_health(snapshot: Snapshot, document: Mapping[str, Any]) -> None:
+    """Read what is known of the health of nodes; a base of before has nothing on it."""
+    for row, *fault in document.get("faults", ()):
+        snapshot.nodes.fault[int(row)] = NodeFault(*fault)
+    for row, *window in document.get("windows", ()):
+        snapshot.nodes.window[int(row)] = Window(*window)
+    for values in document.get("lost", ()):
+        run = LostRun(*values)
+        snapshot.lost.append(run._replace(nodes=tuple(run.nodes)))
 
 
 def _tree(tree: AccountTree) -> list[list[Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from divvy.control import charging
+from divvy.control import charging, refunds
 from divvy.errors import ConflictError, InputError, NotFoundError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Budget, read_budget
@@ -17,7 +17,11 @@ from divvy.fleet.event import (
     Adjusted,
     BudgetChanged,
     Event,
+    MaintenanceEnded,
+    MaintenanceSet,
     NodeChanged,
+    NodeCleared,
+    NodeFaulted,
     Placed,
     SlotHeld,
     SlotLapsed,
@@ -27,6 +31,7 @@ from divvy.fleet.event import (
     Submitted,
     Withdrawn,
 )
+from divvy.fleet.health import NodeFault, Window
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.node import NodeState
@@ -71,6 +76,10 @@ class FleetState:
             SlotLapsed: self._slot_lapsed,
             Withdrawn: self._withdrawn,
             NodeChanged: self._node_changed,
+            MaintenanceSet: self._maintenance_set,
+            MaintenanceEnded: self._maintenance_ended,
+            NodeFaulted: self._node_faulted,
+            NodeCleared: self._node_cleared,
             BudgetChanged: self._budget_changed,
             Adjusted: self._adjusted,
         }
@@ -175,6 +184,7 @@ class FleetState:
         if phase is not Phase.STOPPING:
             self._release(row)
         if jobs.rate[row]:  # a run stopped before its start costs nothing
+            refunds.ended(self.snapshot, row, event.cause, max(event.at, start), self._on_ledger)
             charging.end(self.snapshot, row, max(event.at, start), self._on_ledger)
         jobs.placement[row] = ()
         jobs.protected_until[row] = 0
@@ -251,6 +261,39 @@ class FleetState:
         after = 0 if node.state is NodeState.DOWN else node.gpus * node.weight
         if after != before:
             snapshot.capacity.add(event.at, after - before)
+        if row in nodes.fault and nodes.fault[row].cleared:
+            del nodes.fault[row]
+        self._changed(Change.NODE, row)
+
+    def _maintenance_set(self, event: MaintenanceSet) -> None:
+        row = self._node(event.node)
+        if event.end and event.end <= max(event.start, event.at):
+            raise InputError.one("maintenance-end", f"node {event.node}: the end is not after the start")
+        self.snapshot.nodes.window[row] = Window(event.start, event.end, event.at, event.cause)
+        self._changed(Change.NODE, row)
+
+    def _maintenance_ended(self, event: MaintenanceEnded) -> None:
+        row = self._node(event.node)
+        if self.snapshot.nodes.window.pop(row, None) is None:
+            raise ConflictError.one("maintenance-none", f"no maintenance of node {event.node} is announced")
+        self._changed(Change.NODE, row)
+
+    def _node_faulted(self, event: NodeFaulted) -> None:
+        faults, row = self.snapshot.nodes.fault, self._node(event.node)
+        old = faults.get(row)
+        if old is None or old.cleared or event.fatal > old.fatal:
+            since = event.at if old is None or old.cleared else old.since
+            faults[row] = NodeFault(event.code, event.fatal, since, event.at)
+        else:
+            faults[row] = old._replace(last=event.at)
+        refunds.confirmed(self.snapshot, row, event.at, self._on_ledger)
+        self._changed(Change.NODE, row)
+
+    def _node_cleared(self, event: NodeCleared) -> None:
+        faults, row = self.snapshot.nodes.fault, self._node(event.node)
+        if row not in faults:
+            raise ConflictError.one("node-well", f"no fault of node {event.node} is known", path="node")
+        faults[row] = faults[row]._replace(cleared=True)
         self._changed(Change.NODE, row)
 
     def _budget_changed(self, event: BudgetChanged) -> None:

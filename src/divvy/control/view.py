@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from divvy.fleet.account import ROOT
 from divvy.fleet.decision import Plan
+from divvy.fleet.health import Window
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
@@ -67,10 +68,11 @@ class WaitSight(NamedTuple):
 
 
 class NodeSight(NamedTuple):
-    """A node and what is free on it."""
+    """A node, what is free on it, and the maintenance that is announced for it."""
 
     node: Node
     free: int
+    window: Window | None = None
 
 
 class SlotSight(NamedTuple):
@@ -136,8 +138,8 @@ class View:
             "at": self.at,
             "planner": self.planner,
             "nodes": [
-                [n.name, n.gpus, n.model, n.weight, n.domain, int(n.state), n.cause, free]
-                for n, free in self.nodes
+                [n.name, n.gpus, n.model, n.weight, n.domain, int(n.state), n.cause, free, window]
+                for n, free, window in self.nodes
             ],
             "accounts": [list(account) for account in self.accounts],
             "waits": {job: [int(wait.reason), *wait[1:]] for job, wait in self.waits.items()},
@@ -158,8 +160,12 @@ class View:
                 int(document["at"]),
                 str(document["planner"]),
                 tuple(
-                    NodeSight(Node(name, gpus, model, weight, domain, NodeState(state), cause), free)
-                    for name, gpus, model, weight, domain, state, cause, free in document["nodes"]
+                    NodeSight(
+                        Node(name, gpus, model, weight, domain, NodeState(state), cause),
+                        free,
+                        Window(*window) if window else None,
+                    )
+                    for name, gpus, model, weight, domain, state, cause, free, window in document["nodes"]
                 ),
                 tuple(AccountSight(*row) for row in document["accounts"]),
                 {job: WaitSight(Reason(row[0]), *row[1:]) for job, row in document["waits"].items()},
@@ -180,7 +186,10 @@ def describe(snapshot: Snapshot, plan: Plan, now: int, planner: str) -> View:
         snapshot.version,
         now,
         planner,
-        tuple(NodeSight(node, max(free, 0)) for node, free in zip(nodes.node, nodes.free, strict=True)),
+        tuple(
+            NodeSight(node, max(free, 0), nodes.window.get(row))
+            for row, (node, free) in enumerate(zip(nodes.node, nodes.free, strict=True))
+        ),
         _accounts(snapshot, plan, now),
         {
             jobs.spec[row].id: WaitSight(*wait[:5], tree.paths[max(wait.owed_by, ROOT)])

@@ -44,6 +44,8 @@ class Policy:
         protection_cap: k: protected devices of an account are at most k x its share of the fleet; 0: no cap.
         unallocated_backoff: How long an unallocated job rests after it gave way once, ms; doubles with each
             further time, up to 64-fold; 0: not at all.
+        fault_clears_after: How long a node must be quiet after a fault that was not fatal before it comes
+            back by itself, ms; 0: only when it is reported well.
         unallocated_lifetime: Age at which an unallocated job is ended, ms since its submission; 0: never.
     """
 
@@ -63,6 +65,7 @@ class Policy:
     protection_cap: float = 0.0
     unallocated_backoff: int = 0
     unallocated_lifetime: int = 0
+    fault_clears_after: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the settings in the form of the TOML file."""
@@ -83,6 +86,7 @@ _DURATIONS: Final = (
     "debug_gpu_time_per_day",
     "unallocated_backoff",
     "unallocated_lifetime",
+    "fault_clears_after",
 )
 #: Settings that are numbers, and the least that they may be where that is not 0.
 _LEAST: Final = {"protection_price": 1}

@@ -91,6 +91,39 @@ class NodeChanged(NamedTuple):
     node: Node
 
 
+class MaintenanceSet(NamedTuple):
+    """Maintenance of a node is announced, from ``start`` to ``end`` (0: until it is ended)."""
+
+    at: int
+    node: str
+    start: int
+    end: int
+    cause: str
+
+
+class MaintenanceEnded(NamedTuple):
+    """The maintenance of a node is over, or is called off."""
+
+    at: int
+    node: str
+
+
+class NodeFaulted(NamedTuple):
+    """Node health reports a fault; reported again, it is the same fault, at most a worse one."""
+
+    at: int
+    node: str
+    code: str
+    fatal: bool = False
+
+
+class NodeCleared(NamedTuple):
+    """Node health reports a node well again."""
+
+    at: int
+    node: str
+
+
 class BudgetChanged(NamedTuple):
     """A new version of the budget document holds from now on (the document in its nested form)."""
 
@@ -119,6 +152,10 @@ Event = (
     | SlotLapsed
     | Withdrawn
     | NodeChanged
+    | MaintenanceSet
+    | MaintenanceEnded
+    | NodeFaulted
+    | NodeCleared
     | BudgetChanged
     | Adjusted
 )
@@ -133,6 +170,10 @@ _KINDS: dict[str, type[Event]] = {
     "slot_lapsed": SlotLapsed,
     "withdrawn": Withdrawn,
     "node_changed": NodeChanged,
+    "maintenance_set": MaintenanceSet,
+    "maintenance_ended": MaintenanceEnded,
+    "node_faulted": NodeFaulted,
+    "node_cleared": NodeCleared,
     "budget_changed": BudgetChanged,
     "adjusted": Adjusted,
 }

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Policy
 from divvy.fleet.decision import Placement
+from divvy.fleet.health import LostRun, NodeFault, Window
 from divvy.fleet.job import JobSpec, Phase, StopCause
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.usage import ChargeHistory
@@ -121,11 +122,15 @@ class JobTable:
 class NodeTable:
     """Columns over nodes."""
 
-    __slots__ = ("free", "node", "row")
+    __slots__ = ("fault", "free", "node", "row", "window")
 
     def __init__(self) -> None:
         self.row: dict[str, int] = {}
         self.node: list[Node] = []
+        self.fault: dict[int, NodeFault] = {}
+        """Faults that were reported, by row of the node."""
+        self.window: dict[int, Window] = {}
+        """Maintenance that is announced or under way, by row of the node."""
         self.free: list[int] = []
         """Devices neither running nor promised; 0 where the node takes no work. Devices of jobs that
         are being stopped count as free: the engine starts a successor only when they have left."""
@@ -159,6 +164,7 @@ class Snapshot:
         unallocated: Free usage per account row, in the same units.
         author_usage: Charged usage per (account row, author).
         capacity: Charge rate of all healthy devices over time.
+        lost: Runs that failed or were lost lately, in case their node is found at fault.
         log: Changes (kind, row), the oldest of them `log_start` versions after the beginning.
         log_start: Version at the start of the log; a planner that saw an older one rebuilds.
     """
@@ -172,6 +178,7 @@ class Snapshot:
     unallocated: list[ChargeHistory] = field(default_factory=list)
     author_usage: dict[tuple[int, str], ChargeHistory] = field(default_factory=dict)
     capacity: ChargeHistory = field(default_factory=ChargeHistory)
+    lost: list[LostRun] = field(default_factory=list)
     log: list[tuple[Change, int]] = field(default_factory=list)
     log_start: int = 0
 

@@ -144,6 +144,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
                 "free": 0,
                 "state": "up",
                 "cause": "",
+                "maintenance": None,
                 "domain": "",
                 "devices": [
                     {
@@ -284,7 +285,14 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
             }
         ],
     },
-    "drain": {"schema": "divvy.drain/1", "node": "node1", "state": "draining", "reason": "fan replaced"},
+    "drain": {
+        "schema": "divvy.drain/1",
+        "node": "node1",
+        "state": "draining",
+        "reason": "fan replaced",
+        "from_at": None,
+        "until_at": None,
+    },
     "decisions": {"schema": "divvy.decisions/1", **_AS_OF, "passes": [_PASS], "next": 418},
     "decision": {
         "schema": "divvy.decision/1",

@@ -252,8 +252,14 @@ class Intake(Protocol):
     def change_budget(self, document: Mapping[str, Any], reason: str, version: int, actor: str) -> int:
         """Ask for a new budget version, made from ``version``."""
 
-    def drain(self, node: str, reason: str, actor: str) -> int:
-        """Ask that a node takes no more work."""
+    def drain(self, node: str, reason: str, actor: str, window: tuple[int, int] | None = None) -> int:
+        """Ask that a node takes no more work, now or in a window (ms; an end of 0 is open)."""
+
+    def fault(self, node: str, code: str, actor: str, *, fatal: bool) -> int:
+        """Report a fault of a node."""
+
+    def healthy(self, node: str, actor: str) -> int:
+        """Report a node well again."""
 
     def undrain(self, node: str, actor: str) -> int:
         """Ask that a node takes work again."""

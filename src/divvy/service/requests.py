@@ -69,10 +69,25 @@ class ShareRequest(Asked):
     version: int = Field(ge=0)
 
 
+_LAST_INSTANT: Final = 32_503_680_000.0  # the year 3000
+
+
 class DrainRequest(Asked):
-    """Why a node is taken out of service."""
+    """Why a node is taken out of service, and from when to when; without times: now, until it is undone."""
 
     reason: _Text
+    from_at: float | None = Field(default=None, ge=0, le=_LAST_INSTANT, description="Unix seconds.")
+    until_at: float | None = Field(default=None, ge=0, le=_LAST_INSTANT, description="Unix seconds.")
+
+
+class FaultRequest(Asked):
+    """A fault that node health found."""
+
+    code: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,62}$", examples=["xid-79", "ecc"])
+    fatal: bool | None = Field(
+        default=None,
+        description="Whether what runs there must leave at once; null: as known of its XID, else not.",
+    )
 
 
 class TokenRequest(Asked):

@@ -16,6 +16,7 @@ from divvy.fleet.node import NodeState
 from divvy.service.answers import dump
 from divvy.service.mirror import DeviceSight, Mirror
 from divvy.service.render import accounts
+from divvy.units import SECOND
 
 NOT_MEASURED: Final = "no monitor reports the utilisation of this node"
 _EMPTY: Final = {NodeState.UP: "free", NodeState.DRAINING: "draining", NodeState.DOWN: "down"}
@@ -104,6 +105,13 @@ def _node(
             "free": sight.free,
             "state": node.state.name.lower(),
             "cause": node.cause,
+            "maintenance": None
+            if sight.window is None
+            else {
+                "from_at": sight.window.start / SECOND,
+                "until_at": sight.window.end / SECOND if sight.window.end else None,
+                "cause": sight.window.cause,
+            },
             "domain": node.domain,
             "devices": [_device(device, board.jobs, _EMPTY[node.state], now) for device in reported],
         }

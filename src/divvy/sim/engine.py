@@ -16,7 +16,7 @@ from divvy.fleet.event import Event, NodeChanged, Started, Stopped, Submitted
 from divvy.fleet.job import JobSpec, StopCause
 from divvy.fleet.node import Node, NodeState
 from divvy.sim.contracts import Workload
-from divvy.sim.traces.trace import CapacityChange
+from divvy.sim.traces.trace import CapacityChange, Incident
 from divvy.units import MINUTE
 
 RESTORE: Final = 3 * MINUTE
@@ -38,29 +38,43 @@ class VirtualClock:
 
 
 class TraceIntake:
-    """Submits the jobs of a workload when their time has come."""
+    """Submits the jobs of a workload, and reports the incidents of a trace, when their time has come."""
 
-    __slots__ = ("_clock", "_next", "workload")
+    __slots__ = ("_clock", "_incidents", "_next", "_next_incident", "workload")
 
-    def __init__(self, clock: VirtualClock, workload: Workload) -> None:
+    def __init__(self, clock: VirtualClock, workload: Workload, incidents: Sequence[Incident] = ()) -> None:
         self._clock = clock
         self.workload = workload
+        self._incidents = incidents
         self._next = 0
+        self._next_incident = 0
 
     def next_at(self) -> int | None:
-        """Return the time of the next submission, None after the last."""
+        """Return the time of the next submission or incident, None after the last."""
         submit = self.workload.submit
-        return submit[self._next] if self._next < len(submit) else None
+        first = submit[self._next] if self._next < len(submit) else None
+        if self._next_incident == len(self._incidents):
+            return first
+        incident = self._incidents[self._next_incident].at
+        return incident if first is None else min(first, incident)
 
     def poll(self) -> Iterable[Event]:
-        """Return the submissions up to now."""
+        """Return the incidents and the submissions up to now."""
         work, first = self.workload, self._next
         submit, size, now = work.submit, len(work.submit), self._clock.time
         end = first
         while end < size and submit[end] <= now:
             end += 1
         self._next = end
-        return [Submitted(submit[n], work.spec[n], work.debug[n]) for n in range(first, end)]
+        submitted: list[Event] = [
+            Submitted(submit[n], work.spec[n], work.debug[n]) for n in range(first, end)
+        ]
+        if self._next_incident == len(self._incidents):
+            return submitted
+        known = self._next_incident
+        while self._next_incident < len(self._incidents) and self._incidents[self._next_incident].at <= now:
+            self._next_incident += 1
+        return [*self._incidents[known : self._next_incident], *submitted]
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def replay(
         workload = scenario.workload(seed)
     clock = VirtualClock()
     engine = SimulatedEngine(clock, workload, scenario.capacity(), scenario.pace)
-    intake = TraceIntake(clock, workload)
+    intake = TraceIntake(clock, workload, scenario.trace.incidents)
     record = Recorder(workload, engine)
     ledger: list[LedgerEntry] = []
     state = FleetState(on_clock(scenario.budget, scenario.trace.begin), ledger.append)

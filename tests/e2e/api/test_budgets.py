@@ -194,6 +194,42 @@ def test_a_run_that_nothing_resumes_is_lost_but_charged(api):
     assert "preempted-drain" in [reason["code"] for reason in told["reasons"]]
 
 
+def test_maintenance_is_announced_begins_and_ends_by_itself(api):
+    now = api.get("/v1/health")["as_of"]
+    wrong = api.local.post("/v1/nodes/n1/drain", json={"reason": "fan", "from_at": now + 9, "until_at": now})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "drain-window")
+    window = {"reason": "fan", "from_at": now + 1, "until_at": now + 2}
+    told = api.local.post("/v1/nodes/n1/drain", json=window).json()
+    assert (told["state"], told["from_at"], told["until_at"]) == ("up", now + 1, now + 2)
+
+    def node():
+        return next(n for n in api.get("/v1/status")["nodes"] if n["name"] == "n1")
+
+    api.wait(lambda: node()["maintenance"] and "fan" in node()["maintenance"]["cause"])
+    api.wait(lambda: node()["state"] == "draining")
+    api.wait(lambda: node()["state"] == "up" and node()["maintenance"] is None)
+
+
+def test_a_fatal_fault_ends_what_runs_and_refunds_it(api):
+    job = api.submit(gpus=4, min_runtime="1h", resumable=True)["id"]
+    node = api.wait_state(job, "protected")["placement"][0]["node"]
+    wrong = api.local.post(f"/v1/nodes/{node}/fault", json={"code": "xid-13"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "fault-application")
+    assert api.local.post(f"/v1/nodes/{node}/fault", json={"code": "xid-79"}).json()["state"] == "down"
+
+    def refunds():
+        rows = api.get("/v1/statement")["rows"]
+        return [entry for row in rows for entry in row["entries"] if entry["cause"] == "refund-node-failure"]
+
+    api.wait(refunds)
+    assert all(entry["charge"] < 0 for entry in refunds())
+    assert api.get(f"/v1/jobs/{job}")["attempt"] >= 1
+    assert api.local.delete(f"/v1/nodes/{node}/fault").status_code == 202
+    api.wait(lambda: all(n["state"] == "up" for n in api.get("/v1/status")["nodes"]))
+    again = api.local.delete(f"/v1/nodes/{node}/fault")
+    assert (again.status_code, again.json()["code"]) == (409, "node-well")
+
+
 def test_a_drained_node_comes_back(api):
     assert api.local.post("/v1/nodes/n1/drain", json={"reason": "fan"}).json()["state"] == "draining"
     drained = api.wait(lambda: [n for n in api.get("/v1/status")["nodes"] if n["state"] == "draining"])[0]

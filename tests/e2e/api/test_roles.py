@@ -59,6 +59,8 @@ TABLE = [
     ("GET", "/v1/statement", None, None, known()),
     ("POST", "/v1/nodes/{name}/drain", "/v1/nodes/none/drain", {"reason": "test"}, admins(404)),
     ("DELETE", "/v1/nodes/{name}/drain", "/v1/nodes/none/drain", None, admins(404)),
+    ("POST", "/v1/nodes/{name}/fault", "/v1/nodes/none/fault", {"code": "xid-79"}, admins(404)),
+    ("DELETE", "/v1/nodes/{name}/fault", "/v1/nodes/none/fault", None, admins(404)),
     ("GET", "/v1/decisions", None, None, known()),
     ("GET", "/v1/decisions/{seq}", "/v1/decisions/1", None, known()),
     ("GET", "/v1/tokens", None, None, admins(200)),

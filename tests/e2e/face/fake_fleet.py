@@ -126,6 +126,7 @@ class FakeFleet:
             "free": per_node if state == "up" else 0,
             "state": state,
             "cause": cause,
+            "maintenance": None,
             "domain": f"rail-{number // 4}",
             "devices": [
                 {
@@ -606,7 +607,8 @@ class FakeFleet:
             raise RefusedError(404, "node-unknown", f"no node {name!r}", path="node", allowed=names)
         node.update(state="up" if undo else "draining", cause="" if undo else reason)
         self.touch()
-        return {"schema": "divvy.drain/1", "node": name, "state": node["state"], "reason": node["cause"]}
+        told = {"schema": "divvy.drain/1", "node": name, "state": node["state"], "reason": node["cause"]}
+        return {**told, "from_at": None, "until_at": None}
 
     def create_token(self, body: dict[str, Any]) -> dict[str, Any]:
         name = f"t{len(self.tokens) + 1:03d}"

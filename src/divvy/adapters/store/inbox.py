@@ -20,7 +20,19 @@ from divvy.adapters.store.tables import history, intake, job
 from divvy.control.health import with_node_state
 from divvy.control.state import FleetState
 from divvy.errors import ConflictError, DivvyError, UnavailableError
-from divvy.fleet.event import Adjusted, BudgetChanged, Event, Stopping, Submitted, Withdrawn, from_document
+from divvy.fleet.event import (
+    Adjusted,
+    BudgetChanged,
+    Event,
+    MaintenanceEnded,
+    MaintenanceSet,
+    NodeCleared,
+    NodeFaulted,
+    Stopping,
+    Submitted,
+    Withdrawn,
+    from_document,
+)
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.node import NodeState
 
@@ -162,14 +174,25 @@ class Inbox:
             return self._cancel(str(document["job"]))
         if kind == "budget":
             return self._budget(document, actor)
-        if kind == "drain":
-            cause = f"drained by {actor}: {document['reason']}"
-            return self._node(str(document["node"]), NodeState.DRAINING, cause)
-        if kind == "undrain":
-            return self._node(str(document["node"]), NodeState.UP, "")
         if kind == "adjust":
             return Adjusted(self._now(), document["account"], int(document["charge"]), document["cause"])
-        raise ConflictError.one("request-unknown", f"a request of kind {kind!r}")
+        return self._of_node(kind, str(document.get("node")), document, actor)
+
+    def _of_node(self, kind: str, name: str, document: dict[str, Any], actor: str) -> Event:
+        """Return the event that a request about a node means."""
+        now = self._now()
+        if kind == "fault":
+            return NodeFaulted(now, name, document["code"], bool(document["fatal"]))
+        if kind == "healthy":
+            return NodeCleared(now, name)
+        if kind == "undrain":
+            return self._undrain(name)
+        if kind != "drain":
+            raise ConflictError.one("request-unknown", f"a request of kind {kind!r}")
+        cause = f"drained by {actor}: {document['reason']}"
+        if "start" in document:
+            return MaintenanceSet(now, name, int(document["start"]), int(document["end"]), cause)
+        return self._node(name, NodeState.DRAINING, cause)
 
     def _cancel(self, name: str) -> Event | None:
         jobs = self._state.snapshot.jobs
@@ -193,6 +216,16 @@ class Inbox:
                 fix="read the present version and make the change again",
             )
         return BudgetChanged(self._now(), document["document"], actor, document["reason"])
+
+    def _undrain(self, name: str) -> Event:
+        """Return the event that ends what keeps a node out: its fault, its maintenance, or a drain."""
+        nodes = self._state.snapshot.nodes
+        row = nodes.row.get(name, -1)
+        if row in nodes.fault:
+            return NodeCleared(self._now(), name)
+        if row in nodes.window and nodes.node[row].cause in ("", nodes.window[row].cause):
+            return MaintenanceEnded(self._now(), name)
+        return self._node(name, NodeState.UP, "")
 
     def _node(self, name: str, to: NodeState, cause: str) -> Event:
         event = with_node_state(self._state, name, to, cause, self._now())

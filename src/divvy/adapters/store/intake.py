@@ -5,8 +5,10 @@
 | submit   | {"spec": JobSpec, "debug": bool}                                               |
 | cancel   | {"job"}                                                                        |
 | budget   | {"document", "reason", "version"}: the version that the change was made from   |
-| drain    | {"node", "reason"}                                                             |
+| drain    | {"node", "reason"}; with "start" and "end" (ms; 0: open) maintenance           |
 | undrain  | {"node"}                                                                       |
+| fault    | {"node", "code", "fatal"}                                                      |
+| healthy  | {"node"}                                                                       |
 | adjust   | {"account", "charge", "cause"}                                                 |
 """
 
@@ -97,9 +99,27 @@ class IntakeWriter:
             "budget", {"document": dict(document), "reason": reason, "version": version}, actor
         )
 
-    def drain(self, node: str, reason: str, actor: str) -> int:
-        """Ask that a node takes no more work; return the number of the request."""
-        return self._request("drain", {"node": node, "reason": reason}, actor)
+    def drain(self, node: str, reason: str, actor: str, window: tuple[int, int] | None = None) -> int:
+        """Ask that a node takes no more work; return the number of the request.
+
+        Args:
+            node: Its name.
+            reason: Why.
+            actor: Who asks.
+            window: From when to when (ms; an end of 0: until somebody says so); None: from now on.
+        """
+        document: dict[str, Any] = {"node": node, "reason": reason}
+        if window is not None:
+            document |= {"start": window[0], "end": window[1]}
+        return self._request("drain", document, actor)
+
+    def fault(self, node: str, code: str, actor: str, *, fatal: bool) -> int:
+        """Report a fault of a node; return the number of the request."""
+        return self._request("fault", {"node": node, "code": code, "fatal": fatal}, actor)
+
+    def healthy(self, node: str, actor: str) -> int:
+        """Report a node well again; return the number of the request."""
+        return self._request("healthy", {"node": node}, actor)
 
     def undrain(self, node: str, actor: str) -> int:
         """Ask that a node takes work again; return the number of the request."""

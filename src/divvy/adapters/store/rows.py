@@ -8,8 +8,6 @@ from typing import Any
 
 from divvy.fleet.decision import Decision, Plan, Preempt
 from divvy.fleet.event import (
-    Adjusted,
-    BudgetChanged,
     Event,
     NodeChanged,
     Placed,
@@ -33,9 +31,7 @@ def subject(event: Event) -> str | None:
     """Return the id of the job that an event speaks of, None where it speaks of none."""
     if isinstance(event, Submitted):
         return event.spec.id
-    if isinstance(event, NodeChanged | BudgetChanged | Adjusted):
-        return None
-    return event.job
+    return getattr(event, "job", None)
 
 
 def job_rows(events: Sequence[Event], snapshot: Snapshot, seq: int) -> list[dict[str, Any]]:
@@ -125,7 +121,7 @@ def ledger_rows(entries: Sequence[LedgerEntry], snapshot: Snapshot, seq: int) ->
     for entry in entries:
         values = entry._asdict()
         values["started"], values["ended"] = values.pop("start"), values.pop("end")
-        values["author"] = jobs.spec[jobs.row[entry.job]].author if entry.job else ""
+        values["author"] = jobs.spec[row].author if (row := jobs.row.get(entry.job)) is not None else ""
         rows.append({**values, "seq": seq})
     return rows
 

@@ -6,6 +6,9 @@ deadline; unallocated work is always welcome). At the date the gang takes what i
 of accounts that have had enough, and runs that began after the slot was given and so accepted its date.
 Nobody is pushed below a floor for it. An account has at most one slot; it survives changes of rank until
 its date, then lapses if the account has no claim any more or could not use it in time.
+
+Announced maintenance is a reservation of the same kind that belongs to nobody: what starts on its node ends
+its protection by then, and the node drains at the date.
 """
 
 from __future__ import annotations
@@ -46,6 +49,10 @@ class Slots:
         self._held: dict[int, Slot] = dict(snapshot.jobs.slot)
         self._of_account = {snapshot.jobs.account[row]: row for row in self._held}
         self._bits = {row: _bits(slot.placement) for row, slot in self._held.items()}
+        #: Announced maintenance, per node: a reservation that is nobody's.
+        self._windows = {
+            node: window.start for node, window in snapshot.nodes.window.items() if window.start > now
+        }
         self.changes: list[Hold | Lapse] = []
         #: Grows with every slot that this pass gives, uses or gives up.
         self.touched = 0
@@ -58,9 +65,12 @@ class Slots:
 
     def avoid(self, row: int, ends: int) -> int:
         """Return the nodes (a bit set) on which a job whose protection ends at ``ends`` may not start."""
-        if not self._held:
-            return 0
         nodes = 0
+        for node, start in self._windows.items():
+            if start < ends:
+                nodes |= 1 << node
+        if not self._held:
+            return nodes
         for holder, slot in self._held.items():
             if holder != row and slot.due < ends:
                 nodes |= self._bits[holder]
@@ -105,6 +115,9 @@ class Slots:
         spec = self._snapshot.jobs.spec[row]
         loose = self._index.loose
         allowed = self._bits[row] & loose.nodes_of(spec.model)
+        for node, start in self._windows.items():
+            if start < self._now + spec.min_runtime:
+                allowed &= ~(1 << node)
         return Request(spec.gpus, spec.per_node, loose.node_size(spec.model), allowed)
 
     def review(self, account: Account) -> None:
@@ -149,7 +162,8 @@ class Slots:
 
     def next_due(self) -> int:
         """Return the date of the next slot, 0 if there is none ahead."""
-        return min((slot.due for slot in self._held.values() if slot.due > self._now), default=0)
+        times = [slot.due for slot in self._held.values() if slot.due > self._now]
+        return min((*times, *self._windows.values()), default=0)
 
     def _find(self, account: Account, head: Head) -> tuple[Placement, int] | None:
         """Return the devices that come together first, and when."""
@@ -164,7 +178,7 @@ class Slots:
         spare: dict[int, float] = {}
         taken: dict[int, int] = {}
         slots: list[tuple[int, int]] = []
-        due = self._now
+        due, minimum = self._now, self._snapshot.jobs.spec[head.row].min_runtime
         for gpus in sorted(set(demands), reverse=True):
             count = demands.count(gpus)
             choices = sorted(
@@ -179,6 +193,7 @@ class Slots:
                 for node in range(len(loose.free))
                 if allowed >> node & 1 and (clear := self._clear(account, node, gpus, spare)) is not None
                 for when, runs in [clear]
+                if when + minimum <= self._windows.get(node, NEVER)
             )
             for _, _, _, node, when, runs in choices:
                 if count == 0:
@@ -196,6 +211,8 @@ class Slots:
                 count -= 1
             if count:
                 return None
+        if any(due + minimum > self._windows.get(node, NEVER) for node, _ in slots):
+            return None  # the last of its devices come too late for the maintenance of another
         return (tuple(sorted(slots)), due) if demands else None
 
     def _clear(

@@ -33,6 +33,14 @@ class DeviceView(Shape):
     utilisation_reason: str | None
 
 
+class MaintenanceView(Shape):
+    """Maintenance that is announced or under way; null as its end: until somebody says so."""
+
+    from_at: float
+    until_at: float | None
+    cause: str
+
+
 class NodeView(Shape):
     """One node and its devices."""
 
@@ -42,6 +50,7 @@ class NodeView(Shape):
     free: int
     state: Literal["up", "draining", "down"]
     cause: str
+    maintenance: MaintenanceView | None
     domain: str
     devices: list[DeviceView]
 

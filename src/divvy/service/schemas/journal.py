@@ -10,12 +10,14 @@ from divvy.service.schemas.shape import Aged, PlaceView, ReasonView, Shape
 
 
 class Drain(Shape):
-    """A drain, or its end, was recorded."""
+    """A drain or a fault, or its end, was recorded."""
 
     schema_: Literal["divvy.drain/1"] = Field("divvy.drain/1", alias="schema")
     node: str
-    state: Literal["draining", "up"]
+    state: Literal["draining", "down", "up"]
     reason: str
+    from_at: float | None = Field(description="When it begins; null: now.")
+    until_at: float | None = Field(description="When it ends by itself; null: when somebody says so.")
 
 
 class DecisionView(Shape):

@@ -13,11 +13,13 @@ from typing import Any, Final
 from divvy.fleet.device import GENERIC, weight_of
 from divvy.fleet.job import JobKind
 from divvy.fleet.node import Node, NodeState
+from divvy.sim.traces.incidents import KINDS, NEEDS, incident, readers_of
 from divvy.sim.traces.trace import (
     LARGEST_GANG,
     LONGEST_MS,
     CapacityChange,
     Findings,
+    Incident,
     OnError,
     Trace,
     TraceJob,
@@ -123,6 +125,16 @@ _NODE: Final[dict[str, Callable[[Any], Any]]] = {
     "domain": _text,
 }
 _NODE_NEEDS: Final = ("at", "node", "gpus")
+_INCIDENT: Final[dict[str, Callable[[Any], Any]]] = {
+    "event": _text,
+    "at": _instant,
+    "node": _text,
+    "from": _instant,
+    "until": _instant,
+    "cause": _text,
+    "code": _text,
+    "fatal": _flag,
+}
 
 
 def read_jsonlines(data: bytes, source: str, on_error: OnError = OnError.FAIL) -> Trace:
@@ -132,18 +144,26 @@ def read_jsonlines(data: bytes, source: str, on_error: OnError = OnError.FAIL) -
         InputError: If no job is left, or a row is malformed and that is fatal.
     """
     findings = Findings(source)
-    rows, changes = _rows(data, findings)
-    return assemble(rows, changes, findings, on_error, lambda at: f"{at / SECOND:g} s")
+    incidents: list[Incident] = []
+    rows, changes = _rows(data, findings, incidents)
+    return assemble(rows, changes, findings, on_error, lambda at: f"{at / SECOND:g} s", incidents)
 
 
-def _rows(data: bytes, findings: Findings) -> tuple[list[tuple[int, TraceJob]], list[CapacityChange]]:
-    """Return the jobs of a file, each with its line, and the changes of the fleet."""
+def _rows(
+    data: bytes, findings: Findings, incidents: list[Incident]
+) -> tuple[list[tuple[int, TraceJob]], list[CapacityChange]]:
+    """Return the jobs of a file, each with its line, and the changes of the fleet; collect the incidents."""
     rows: list[tuple[int, TraceJob]] = []
     changes: list[CapacityChange] = []
     ids: dict[str, int] = {}
     for number, line in lines_of(data, findings):
         document = _object(number, line, findings)
         if document is None:
+            continue
+        if document.get("event") in KINDS:
+            reported = _incident(number, document, findings)
+            if reported is not None:
+                incidents.append(reported)
             continue
         if "event" in document:
             change = _change(number, document, findings)
@@ -222,10 +242,18 @@ def _read(
     return values if len(findings.faults) == before else None
 
 
+def _incident(number: int, document: Mapping[str, Any], findings: Findings) -> Incident | None:
+    """Return the incident that a row describes."""
+    kind = document["event"]
+    values = _read(number, document, readers_of(kind, _INCIDENT), NEEDS[kind], findings)
+    return None if values is None else incident(kind, values, number, findings)
+
+
 def _change(number: int, document: Mapping[str, Any], findings: Findings) -> CapacityChange | None:
     """Return the change of the fleet that a row describes."""
     if document["event"] != "capacity":
-        findings.fault(number, "trace-event", f"unknown event {document['event']!r}", "capacity")
+        allowed = ", ".join(("capacity", *KINDS))
+        findings.fault(number, "trace-event", f"unknown event {document['event']!r}", allowed)
         return None
     values = _read(number, document, _NODE, _NODE_NEEDS, findings)
     if values is None:

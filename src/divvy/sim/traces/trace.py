@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from divvy.errors import Fault, InputError
+from divvy.fleet.event import MaintenanceSet, NodeCleared, NodeFaulted
 from divvy.fleet.job import JobKind
 from divvy.fleet.node import Node
 from divvy.units import DAY
@@ -77,6 +78,19 @@ class CapacityChange(NamedTuple):
     node: Node
 
 
+#: What happens to nodes besides changes of the fleet; times are ms after the first submission.
+Incident = MaintenanceSet | NodeFaulted | NodeCleared
+
+
+def _moved(incident: Incident, first: int) -> Incident:
+    """Return an incident on the clock of the first submission."""
+    at = max(0, incident.at - first)
+    if isinstance(incident, MaintenanceSet):
+        start, end = max(0, incident.start - first), incident.end and max(0, incident.end - first)
+        return incident._replace(at=at, start=start, end=end)
+    return incident._replace(at=at)
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A recorded workload.
@@ -84,6 +98,7 @@ class Trace:
     Attributes:
         jobs: In order of submission; the first is at 0.
         capacity: Changes of the fleet that the trace holds, in order of time.
+        incidents: Faults of nodes and maintenance that the trace holds, in order of time.
         skipped: Faults of the rows that were left out.
         notes: What was accepted but deserves a look, such as rows out of order.
         origin: What the trace calls the time of its first submission.
@@ -96,6 +111,7 @@ class Trace:
     notes: tuple[str, ...] = ()
     origin: str = "0"
     begin: int = 0
+    incidents: tuple[Incident, ...] = ()
 
     @property
     def last_submission(self) -> int:
@@ -183,6 +199,7 @@ def assemble(
     findings: Findings,
     on_error: OnError,
     origin: Callable[[int], str],
+    incidents: Sequence[Incident] = (),
 ) -> Trace:
     """Return the trace that rows, given with their lines, and changes make, on the clock of its first job.
 
@@ -192,6 +209,7 @@ def assemble(
         findings: Faults and notes so far.
         on_error: Whether the faults are fatal.
         origin: Says how the file calls a time on its clock.
+        incidents: Faults and maintenance of nodes on the same clock.
 
     Raises:
         InputError: If there are faults and they are fatal, or no job is left.
@@ -217,4 +235,5 @@ def assemble(
         tuple(findings.notes),
         origin(first),
         first,
+        tuple(sorted((_moved(incident, first) for incident in incidents), key=lambda each: each.at)),
     )
