@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from divvy.fleet.ledger import LedgerEntry
+from divvy.fleet.ledger import OCCUPANCY, LedgerEntry
 from divvy.fleet.price import surcharge, used_surcharge
 from divvy.fleet.snapshot import Snapshot
 from divvy.fleet.usage import ChargeHistory
 
 PRICE: Final = "protection-price"
-OCCUPANCY: Final = "occupancy"
 
 
 def begin(snapshot: Snapshot, row: int, at: int) -> None:

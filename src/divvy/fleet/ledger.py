@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+#: The cause of a line about a run; every other line is an adjustment.
+OCCUPANCY: Final = "occupancy"
 
 
 class LedgerEntry(NamedTuple):
@@ -10,7 +13,7 @@ class LedgerEntry(NamedTuple):
 
     Attributes:
         account: Path.
-        job: Job id; empty for an adjustment by hand.
+        job: Job id; also of an adjustment that a run has caused (a price, a refund); else empty.
         attempt: Run of the job.
         start: Begin of the occupancy, ms.
         end: End of the occupancy, ms; never inclusive.

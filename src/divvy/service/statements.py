@@ -19,6 +19,7 @@ from divvy.errors import InputError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import read_budget
 from divvy.fleet.job import StopCause
+from divvy.fleet.ledger import OCCUPANCY
 from divvy.service.ports import BudgetRecord, CapacityStep, LedgerLine, Reader
 from divvy.units import DAY, HOUR, gpu_hours
 
@@ -58,7 +59,7 @@ class Statements:
             [
                 Adjustment(line.account, line.started, line.charge, line.cause, line.id)
                 for line in ledger
-                if not line.job
+                if line.cause != OCCUPANCY
             ],
             _mean_weight(steps, start, end),
             listed=listed,
@@ -115,7 +116,7 @@ def _demands(stints: Iterable[Stint], end: int) -> Iterable[Demand]:
 def _forgotten(ledger: Iterable[LedgerLine], stints: dict[str, Stint]) -> Iterable[Demand]:
     """Yield what is still known of the demand of jobs that the store has removed: that they ran."""
     for line in ledger:
-        if line.job and line.allocated and line.job not in stints:
+        if line.cause == OCCUPANCY and line.allocated and line.job not in stints:
             yield Demand(line.account, line.started, line.ended, line.gpus, line.job)
 
 
@@ -123,7 +124,7 @@ def _finished(
     ledger: Iterable[LedgerLine], stints: dict[str, Stint], bare: set[tuple[str, int]]
 ) -> Iterable[Occupancy]:
     for line in ledger:
-        if not line.job:
+        if line.cause != OCCUPANCY:
             continue
         stint = stints.get(line.job)
         declared = stint.min_runtime if stint is not None else 0

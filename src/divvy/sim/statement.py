@@ -12,6 +12,7 @@ from divvy.control.statement import (
     make_statement,
 )
 from divvy.fleet.job import StopCause
+from divvy.fleet.ledger import OCCUPANCY
 from divvy.sim.measures import Window
 from divvy.sim.recorder import OPEN
 from divvy.sim.replay import Replay
@@ -43,7 +44,7 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
         [
             Adjustment(entry.account, entry.start, entry.charge, entry.cause)
             for entry in replay.ledger
-            if not entry.job
+            if entry.cause != OCCUPANCY
         ],
         listed=listed,
     )
@@ -52,7 +53,9 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
 
 def _occupancies(replay: Replay) -> list[Occupancy]:
     record, spec = replay.record, replay.workload.spec
-    weights = {(entry.job, entry.attempt): entry.weight for entry in replay.ledger}
+    weights = {
+        (entry.job, entry.attempt): entry.weight for entry in replay.ledger if entry.cause == OCCUPANCY
+    }
     attempts = [0] * len(spec)
     found: list[Occupancy] = []
     for run, row in enumerate(record.job):
