@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Final
 
 from divvy.fleet.event import Event, MaintenanceEnded, NodeChanged, NodeCleared, Stopping
-from divvy.fleet.health import NodeFault, Window
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.node import NodeState
 from divvy.fleet.snapshot import Snapshot
@@ -23,10 +22,12 @@ _NEVER: Final = 1 << 62
 
 def due(snapshot: Snapshot, now: int) -> Iterator[Event]:
     """Yield what follows now; each event is applied before the next one is made."""
-    for row, window in list(snapshot.nodes.window.items()):
-        yield from _window(snapshot, row, window, now)
-    for row, fault in list(snapshot.nodes.fault.items()):
-        yield from _fault(snapshot, row, fault, now)
+    nodes = snapshot.nodes
+    for row in sorted({*nodes.window, *nodes.fault}):
+        # What ends one reason to be out of service may let the other come to light, whichever it is.
+        yield from _fault(snapshot, row, now)
+        yield from _window(snapshot, row, now)
+        yield from _fault(snapshot, row, now)
 
 
 def next_due(snapshot: Snapshot, now: int) -> int:
@@ -40,8 +41,10 @@ def next_due(snapshot: Snapshot, now: int) -> int:
     return min((at for at in times if at > now), default=_NEVER)
 
 
-def _window(snapshot: Snapshot, row: int, window: Window, now: int) -> Iterator[Event]:
-    node = snapshot.nodes.node[row]
+def _window(snapshot: Snapshot, row: int, now: int) -> Iterator[Event]:
+    node, window = snapshot.nodes.node[row], snapshot.nodes.window.get(row)
+    if window is None:
+        return
     if window.end and window.end <= now:
         yield MaintenanceEnded(now, node.name)
         if node.state is NodeState.DRAINING and node.cause == window.cause:
@@ -50,12 +53,14 @@ def _window(snapshot: Snapshot, row: int, window: Window, now: int) -> Iterator[
         yield NodeChanged(now, replace(node, state=NodeState.DRAINING, cause=window.cause))
 
 
-def _fault(snapshot: Snapshot, row: int, fault: NodeFault, now: int) -> Iterator[Event]:
-    node = snapshot.nodes.node[row]
+def _fault(snapshot: Snapshot, row: int, now: int) -> Iterator[Event]:
+    node, fault = snapshot.nodes.node[row], snapshot.nodes.fault.get(row)
+    if fault is None:
+        return
     quiet = snapshot.policy.fault_clears_after
     if not fault.cleared and not fault.fatal and quiet and fault.last + quiet <= now:
         yield NodeCleared(now, node.name)
-        fault = snapshot.nodes.fault.get(row, fault)
+        fault = snapshot.nodes.fault[row]
     if fault.cleared:
         # Forgotten with the change: whether to come back depends on why the node is out.
         ours = node.state is not NodeState.UP and node.cause == fault.cause
