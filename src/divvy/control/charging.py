@@ -39,8 +39,9 @@ def end(snapshot: Snapshot, row: int, at: int, on_ledger: Callable[[LedgerEntry]
     kept = used_surcharge(extra, until - start, min(at, until) - start) if extra else 0
     _add(snapshot, row, at, -weight, kept - extra)
     path = snapshot.tree.paths[jobs.account[row]]
+    gpus = sum(gpus for _, gpus in jobs.placement[row])
     line = LedgerEntry(
-        path, spec.id, jobs.attempt[row], start, at, spec.gpus, weight, 0, spec.allocated, OCCUPANCY
+        path, spec.id, jobs.attempt[row], start, at, gpus, weight, 0, spec.allocated, OCCUPANCY
     )
     on_ledger(line._replace(charge=(at - start) * weight))
     if kept:

@@ -7,7 +7,7 @@ after a restart the engine is simply told again whatever the state says should b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from divvy.control.agenda import Agenda
@@ -17,6 +17,7 @@ from divvy.errors import ConflictError, DivvyError
 from divvy.fleet.decision import Hold, Plan, Preempt
 from divvy.fleet.event import Event, Placed, SlotHeld, SlotLapsed, Stopping
 from divvy.fleet.job import JobSpec, Phase, StopCause
+from divvy.fleet.reason import Reason
 from divvy.planners.base import Context, JobPlanner
 
 
@@ -42,6 +43,8 @@ class Loop:
         act: False in shadow: plans are recorded and published, nothing is ordered.
         seed: Passed to the planner.
         explain: Whether plans carry standings and waits.
+        may_act: Asked before a plan is carried out, where ``act`` is set: an engine that has lost sight of
+            its jobs says no, and nothing is decided until it sees them again.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Loop:
         act: bool = True,
         seed: int = 0,
         explain: bool = True,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self.state = state
         self._planner = planner
@@ -69,6 +73,8 @@ class Loop:
         self._seed = seed
         self._explain = explain
         self._agenda = Agenda()
+        self._may_act = may_act
+        self._proposed: list[tuple[str, Reason]] = []
         self.refused: list[Refusal] = []
 
     def step(self) -> Plan:
@@ -84,10 +90,11 @@ class Loop:
                 "plan-stale", f"plan of version {plan.version}, state is at {snapshot.version}"
             )
         orders: list[Order] = []
-        if self._act:
+        acts = self._act and self._may_act()
+        if acts:
             orders += self._halts(happened)
             happened += self._absorb(self._carry_out(plan, now, orders))
-        if happened or plan.decisions:
+        if happened or (plan.decisions and (acts or self._proposes(plan))):
             self._journal.append(happened, plan, snapshot)
         if orders:
             known = self._absorb(self._engine.submit(orders))
@@ -115,6 +122,15 @@ class Loop:
         known = self._absorb(self._engine.submit(orders))
         if known:
             self._journal.append(known, None, self.state.snapshot)
+
+    def _proposes(self, plan: Plan) -> bool:
+        """Return whether a plan that nobody carries out says anything that the last such plan did not."""
+        spec = self.state.snapshot.jobs.spec
+        proposed = [(spec[decision.job].id, decision.reason) for decision in plan.decisions]
+        if proposed == self._proposed:
+            return False
+        self._proposed = proposed
+        return True
 
     def _absorb(self, events: Iterable[Event]) -> list[Event]:
         """Apply events; one that contradicts the state is kept aside and changes nothing."""

@@ -158,17 +158,36 @@ class FleetState:
 
     def _started(self, event: Started) -> None:
         jobs = self.snapshot.jobs
-        row = self._row(event.job, Phase.PLACED, Phase.STOPPING)
-        if jobs.phase[row] is Phase.PLACED:
-            jobs.phase[row] = Phase.RUNNING
-        elif jobs.rate[row]:
+        unasked = (Phase.QUEUED,) if event.placement else ()
+        row = self._row(event.job, Phase.PLACED, Phase.STOPPING, *unasked)
+        if jobs.phase[row] is Phase.STOPPING and jobs.rate[row]:
             raise ConflictError.one("job-phase", f"job {event.job} has started before", path="job")
+        if event.placement:
+            self._found(row, event)
+        if jobs.phase[row] is not Phase.STOPPING:
+            jobs.phase[row] = Phase.RUNNING
         # else: told to leave before its start was reported; it did run, and is charged for it
         if jobs.protected_until[row]:
             jobs.protected_until[row] += event.at - jobs.started[row]
         jobs.started[row] = event.at
         charging.begin(self.snapshot, row, event.at)
         self._changed(Change.JOB, row)
+
+    def _found(self, row: int, event: Started) -> None:
+        """Take over where the engine says that a run is; its nodes may be overfull until the next pass."""
+        jobs = self.snapshot.jobs
+        placement = tuple((self._node(name), gpus) for name, gpus in event.placement)
+        if jobs.phase[row] is Phase.QUEUED:
+            jobs.slot.pop(row, None)
+            jobs.attempt[row] += 1
+            jobs.started[row] = event.at
+            minimum = jobs.spec[row].min_runtime
+            jobs.protected_until[row] = event.at + minimum if minimum else 0
+        elif jobs.phase[row] is Phase.PLACED:
+            self._release(row)
+        jobs.placement[row] = placement
+        if jobs.phase[row] is not Phase.STOPPING:
+            self._release(row, -1)
 
     def _stopping(self, event: Stopping) -> None:
         row = self._row(event.job, Phase.PLACED, Phase.RUNNING)
@@ -225,11 +244,11 @@ class FleetState:
         jobs.slot.pop(row, None)
         del jobs.live[row]
 
-    def _release(self, row: int) -> None:
+    def _release(self, row: int, sign: int = 1) -> None:
         nodes = self.snapshot.nodes
         for node, gpus in self.snapshot.jobs.placement[row]:
             if nodes.node[node].state is NodeState.UP:
-                nodes.free[node] += gpus
+                nodes.free[node] += sign * gpus
 
     # -- nodes, budgets, adjustments --------------------------------------------------------------------
 

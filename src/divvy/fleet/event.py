@@ -30,10 +30,16 @@ class Placed(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The engine reports that the run began; charging begins."""
+    """The engine reports that the run began; charging begins.
+
+    ``placement``: (node name, devices) pairs where the engine chose them itself; it replaces what was promised
+    and may be of more or fewer devices. With it, the run of a job that was still queued begins, too: an
+    engine that is the truth about its jobs has started it without being asked.
+    """
 
     at: int
     job: str
+    placement: tuple[tuple[str, int], ...] = ()
 
 
 class Stopping(NamedTuple):
@@ -188,7 +194,7 @@ def to_document(event: Event) -> dict[str, Any]:
     elif isinstance(event, NodeChanged):
         node = event.node
         document["node"] = {name: getattr(node, name) for name in Node.__slots__}
-    elif isinstance(event, Placed | SlotHeld):
+    elif isinstance(event, Placed | SlotHeld | Started):
         document["placement"] = [list(pair) for pair in event.placement]
     return document
 
@@ -210,8 +216,9 @@ def from_document(document: dict[str, Any]) -> Event:
         elif kind is NodeChanged:
             node = dict(fields["node"])
             fields["node"] = Node(**{**node, "state": NodeState(node["state"])})
-        elif kind in (Placed, SlotHeld):
-            fields["placement"] = tuple((str(name), int(gpus)) for name, gpus in fields["placement"])
+        elif kind in (Placed, SlotHeld, Started):
+            pairs = fields.get("placement", ()) if kind is Started else fields["placement"]
+            fields["placement"] = tuple((str(name), int(gpus)) for name, gpus in pairs)
         if "cause" in fields and kind in (Stopping, Stopped, Withdrawn):
             fields["cause"] = StopCause(fields["cause"])
         return kind(**fields)

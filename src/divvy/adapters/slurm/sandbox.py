@@ -1,0 +1,425 @@
+"""A whole Slurm of its own on this machine: for tests, for benchmarks and for trying things out.
+
+Munge, MariaDB, slurmdbd, slurmctld and one slurmd per node run under one directory, on loopback, with
+devices that do not exist (device files of the right numbers and nothing behind them). It needs root and the
+packages of Debian 12 (Slurm 22.05.8); nothing of it touches a Slurm that is installed for real.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from divvy.errors import UnavailableError
+
+PACKAGES: Final = ("slurm-wlm", "slurmdbd", "slurmrestd", "munge", "mariadb-server", "mariadb-client")
+_COMMANDS: Final = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "sbatch")
+_START_SECONDS: Final = 60.0
+_PLUGINS: Final = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes of one kind.
+
+    Attributes:
+        count: How many.
+        gres: What each has, by GPU type, such as ``{"h100": 4}``.
+        shards: Shares that its GPUs are cut into, all together; 0: none.
+        cpus: Processors of each.
+    """
+
+    count: int
+    gres: Mapping[str, int]
+    shards: int = 0
+    cpus: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the sandbox offers.
+
+    Attributes:
+        nodes: Groups of nodes, numbered through: ``node01``, ``node02`` and so on.
+        partitions: Further partitions by name: the numbers of their nodes. ``all`` holds every node.
+        cred_expire_seconds: How long a requeued job waits before it may start again (Slurm's default: 120).
+        settings: Further lines of slurm.conf, by name; they replace the lines of the same name.
+        lua: A job_submit script; empty: none.
+    """
+
+    nodes: tuple[NodeGroup, ...]
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    cred_expire_seconds: int = 5
+    settings: Mapping[str, str] = field(default_factory=dict)
+    lua: str = ""
+
+    def names(self) -> list[str]:
+        """Return the names of all nodes."""
+        count = sum(group.count for group in self.nodes)
+        return [f"node{number:02d}" for number in range(1, count + 1)]
+
+
+def missing() -> str:
+    """Return why no sandbox can be started here; empty where one can."""
+    if os.geteuid() != 0:
+        return "a Slurm of our own needs root (device files, users)"
+    lacking = [name for name in _COMMANDS if shutil.which(name, path=_path()) is None]
+    if lacking:
+        return f"{', '.join(lacking)} not installed (Debian: apt-get install {' '.join(PACKAGES)})"
+    return ""
+
+
+def _path() -> str:
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+class Sandbox:
+    """One Slurm under one directory; use it as a context.
+
+    Args:
+        layout: What it offers.
+        directory: Where it lives; a new one by default, removed at the end.
+    """
+
+    def __init__(self, layout: Layout, directory: Path | None = None) -> None:
+        self.layout = layout
+        self._given = directory
+        self.root = directory or Path(tempfile.mkdtemp(prefix="divvy-slurm-"))
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o755)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports = _free_ports(4 + len(layout.names()))
+
+    def __enter__(self) -> Self:
+        """Start everything and wait until every node is idle."""
+        reason = missing()
+        if reason:
+            raise UnavailableError.one("slurm-missing", reason)
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop everything and remove the directory."""
+        self.close()
+
+    # -- use ------------------------------------------------------------------------------------------
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which Slurm's commands reach this Slurm."""
+        return {**os.environ, "SLURM_CONF": str(self.root / "etc/slurm.conf"), "PATH": _path()}
+
+    def run(self, *command: str, timeout_seconds: float = 30, check: bool = True) -> str:
+        """Run one of Slurm's commands; return what it printed.
+
+        Raises:
+            UnavailableError: If it fails and ``check`` is set.
+        """
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+            check=False,
+            cwd=self.root,
+        )
+        if check and done.returncode:
+            raise UnavailableError.one("slurm-command", f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def stop_controller(self) -> None:
+        """End slurmctld; jobs that run go on."""
+        self._end(self._processes.pop("slurmctld"), signal.SIGTERM)
+
+    def kill_controller(self) -> None:
+        """Kill slurmctld, as a crash would."""
+        self._end(self._processes.pop("slurmctld"), signal.SIGKILL)
+
+    def start_controller(self) -> None:
+        """Start slurmctld and wait until it answers."""
+        self._spawn("slurmctld", "slurmctld", "-D")
+        self._until(lambda: "UP" in self.run("scontrol", "ping", check=False), "slurmctld")
+
+    def start_rest(self) -> Path:
+        """Start slurmrestd as nobody; return its Unix socket."""
+        directory = self.root / "rest"
+        directory.mkdir(exist_ok=True)
+        os.chown(directory, 65534, 65534)
+        path = directory / "socket"
+        drop = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        plugins = "openapi/v0.0.38,openapi/dbv0.0.38"
+        self._spawn("slurmrestd", *drop, "slurmrestd", "-a", "rest_auth/local", "-s", plugins, f"unix:{path}")
+        self._until(path.exists, "slurmrestd")
+        return path
+
+    def close(self) -> None:
+        """End every job and every process, and remove the directory."""
+        with contextlib.suppress(UnavailableError, subprocess.TimeoutExpired, OSError):
+            self.run("scancel", "--full", "--user=root", timeout_seconds=10, check=False)
+            self._await_no_steps()
+        order = ["slurmrestd", "slurmctld", *self.layout.names(), "slurmdbd", "mariadbd", "munged"]
+        for name in order:
+            process = self._processes.pop(name, None)
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGKILL if name.startswith("node") else signal.SIGTERM)
+                self._processes[f"ending {name}"] = process
+        for process in self._processes.values():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(timeout=10)
+        self._processes.clear()
+        if self._given is None:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _await_no_steps(self) -> None:
+        """Wait until no job is left: the process that supervises a job outlives its slurmd."""
+        limit = time.monotonic() + 10
+        while time.monotonic() < limit and self.run("squeue", "-h", "-t", "R,CG", check=False):
+            time.sleep(0.1)
+
+    def _start(self) -> None:
+        for name in ("etc", "log", "spool", "state", "db", "munge", "dev", "pid"):
+            (self.root / name).mkdir(exist_ok=True)
+        (self.root / "munge").chmod(0o755)
+        self._write_configuration()
+        self._start_munge()
+        self._start_database()
+        self._spawn("slurmdbd", "slurmdbd", "-D")
+        self._until(lambda: bool(self._try("sacctmgr", "-n", "list", "cluster") is not None), "slurmdbd")
+        self.run("sacctmgr", "-i", "add", "cluster", "sandbox", check=False)
+        self.start_controller()
+        for name in self.layout.names():
+            (self.root / "spool" / name).mkdir(exist_ok=True)
+            self._spawn(name, "slurmd", "-D", "-N", name)
+        wanted = len(self.layout.names())
+
+        def idle() -> bool:
+            found = self._try("sinfo", "-h", "-N", "-p", "all", "-t", "idle", "-o", "%N")
+            return found is not None and len(set(found.split())) == wanted
+
+        self._until(idle, "the nodes")
+
+    def _try(self, *command: str) -> str | None:
+        with contextlib.suppress(UnavailableError, subprocess.TimeoutExpired):
+            return self.run(*command, timeout_seconds=5)
+        return None
+
+    def _start_munge(self) -> None:
+        munge = self.root / "munge"
+        (munge / "key").write_bytes(secrets.token_bytes(128))
+        (munge / "key").chmod(0o600)
+        files = (f"--key-file={munge}/key", f"--socket={munge}/sock", f"--seed-file={munge}/seed")
+        more = (f"--pid-file={self.root}/pid/munged", f"--log-file={self.root}/log/munged.log")
+        self._spawn("munged", "munged", "-f", "--foreground", *files, *more)
+        self._until((munge / "sock").exists, "munged")
+
+    def _start_database(self) -> None:
+        data, sock = self.root / "db", self.root / "db/sock"
+        options = ["--no-defaults", f"--datadir={data}", "--user=root"]
+        self.run(
+            "mariadb-install-db",
+            *options,
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            timeout_seconds=60,
+        )
+        self._spawn(
+            "mariadbd",
+            "mariadbd",
+            *options,
+            f"--socket={sock}",
+            f"--port={self._ports[0]}",
+            "--bind-address=127.0.0.1",
+            f"--pid-file={self.root}/pid/mariadbd",
+            "--innodb-buffer-pool-size=128M",
+            "--innodb-lock-wait-timeout=900",
+            "--innodb-flush-log-at-trx-commit=0",
+        )
+        client = ("mariadb", "--no-defaults", "-S", str(sock), "-uroot", "-e")
+        self._until(lambda: self._try(*client, "select 1") is not None, "MariaDB")
+        users = "".join(
+            f"create user if not exists slurm@'{host}' identified by 'x'; "
+            f"grant all on slurm_acct.* to slurm@'{host}';"
+            for host in ("127.0.0.1", "localhost")
+        )
+        self.run(*client, f"create database if not exists slurm_acct; {users}")
+
+    def _write_configuration(self) -> None:
+        etc = self.root / "etc"
+        _write(etc / "slurmdbd.conf", self._slurmdbd(), mode=0o600)
+        nodes, gres = self._nodes()
+        names = self.layout.names()
+        partitions = ["PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP"]
+        partitions += (
+            f"PartitionName={name} Nodes={','.join(names[n - 1] for n in ids)} MaxTime=INFINITE State=UP"
+            for name, ids in self.layout.partitions.items()
+        )
+        settings = self._settings() | dict(self.layout.settings)
+        if self.layout.lua:
+            settings["JobSubmitPlugins"] = "lua"
+            _write(etc / "job_submit.lua", self.layout.lua)
+        lines = [f"{key}={value}" for key, value in settings.items()]
+        _write(etc / "slurm.conf", "\n".join((*lines, *nodes, *partitions)) + "\n")
+        _write(etc / "gres.conf", "\n".join(gres) + "\n")
+        most = max(sum(group.gres.values()) for group in self.layout.nodes)
+        for number in range(most):
+            device = self.root / f"dev/nvidia{number}"
+            if not device.exists():
+                os.mknod(device, 0o666 | 0o020000, os.makedev(195, number))
+
+    def _nodes(self) -> tuple[list[str], list[str]]:
+        """Return the lines of the nodes in slurm.conf and those of gres.conf."""
+        nodes, gres, first = [], [], 1
+        for group in self.layout.nodes:
+            name = f"node[{first:02d}-{first + group.count - 1:02d}]"
+            ports = f"[{self._ports[3] + first}-{self._ports[3] + first + group.count - 1}]"
+            devices = [f"gpu:{kind}:{count}" for kind, count in group.gres.items()]
+            offered = ",".join([*devices, *([f"shard:{group.shards}"] if group.shards else [])])
+            nodes.append(
+                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports} CPUs={group.cpus} "
+                f"RealMemory=512000 Gres={offered} State=UNKNOWN"
+            )
+            place = 0
+            for kind, count in group.gres.items():
+                files = f"{self.root}/dev/nvidia[{place}-{place + count - 1}]"
+                gres.append(f"NodeName={name} Name=gpu Type={kind} File={files}")
+                place += count
+            if group.shards:
+                gres.append(f"NodeName={name} Name=shard Count={group.shards}")
+            first += group.count
+        return nodes, gres
+
+    def _settings(self) -> dict[str, str]:
+        root = self.root
+        kinds = dict.fromkeys(kind for group in self.layout.nodes for kind in group.gres)
+        return {
+            "ClusterName": "sandbox",
+            "SlurmctldHost": "localhost(127.0.0.1)",
+            "SlurmctldPort": str(self._ports[1]),
+            "SlurmdPort": str(self._ports[3]),
+            "SlurmUser": "root",
+            "SlurmdUser": "root",
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={root}/munge/sock,cred_expire={self.layout.cred_expire_seconds}",
+            "StateSaveLocation": f"{root}/state",
+            "SlurmdSpoolDir": f"{root}/spool/%n",
+            "SlurmctldPidFile": f"{root}/pid/slurmctld",
+            "SlurmdPidFile": f"{root}/pid/slurmd.%n",
+            "SlurmctldLogFile": f"{root}/log/slurmctld.log",
+            "SlurmdLogFile": f"{root}/log/slurmd.%n.log",
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none",
+            "JobAcctGatherType": "jobacct_gather/none",
+            "MpiDefault": "none",
+            "ReturnToService": "2",
+            "SlurmdParameters": "config_overrides",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_CPU_Memory",
+            "DefMemPerCPU": "100",
+            "GresTypes": "gpu,shard",
+            "SchedulerType": "sched/backfill",
+            "SchedulerParameters": "bf_interval=1,sched_min_interval=100000,bf_max_job_test=1000",
+            "PriorityType": "priority/multifactor",
+            "PreemptType": "preempt/none",
+            "JobRequeue": "1",
+            "MinJobAge": "300",
+            "InactiveLimit": "0",
+            "KillWait": "2",
+            "SlurmctldTimeout": "30",
+            "SlurmdTimeout": "30",
+            "MaxArraySize": "20001",
+            "MaxJobCount": "50000",
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "localhost",
+            "AccountingStoragePass": f"{root}/munge/sock",
+            "AccountingStoragePort": str(self._ports[2]),
+            "AccountingStorageTRES": ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in kinds)]),
+            "AccountingStorageEnforce": "associations",
+            "AccountingStoreFlags": "job_comment",
+            "JobCompType": "jobcomp/none",
+        }
+
+    def _slurmdbd(self) -> str:
+        settings = {
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={self.root}/munge/sock",
+            "DbdHost": "localhost",
+            "DbdPort": str(self._ports[2]),
+            "SlurmUser": "root",
+            "StorageType": "accounting_storage/mysql",
+            "StorageHost": "127.0.0.1",
+            "StoragePort": str(self._ports[0]),
+            "StorageUser": "slurm",
+            "StoragePass": "x",
+            "StorageLoc": "slurm_acct",
+            "LogFile": f"{self.root}/log/slurmdbd.log",
+            "PidFile": f"{self.root}/pid/slurmdbd",
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _spawn(self, name: str, *command: str) -> None:
+        with (self.root / f"log/{name}.out").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.root,
+                start_new_session=True,
+            )
+
+    def _until(self, ask: Callable[[], bool], what: str) -> None:
+        limit = time.monotonic() + _START_SECONDS
+        while not ask():
+            if time.monotonic() > limit:
+                raise UnavailableError.one("slurm-start", f"{what} did not come up; see {self.root}/log")
+            time.sleep(0.05)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        process.send_signal(number)
+        process.wait(timeout=20)
+
+
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
+def _free_ports(count: int) -> Sequence[int]:
+    """Return three free ports and the first of a free run of ``count - 3`` more."""
+    for _ in range(50):
+        start = 20_000 + secrets.randbelow(20_000)
+        if all(_is_free(start + offset) for offset in range(count + 1)):
+            return [start, start + 1, start + 2, start + 3]
+    raise UnavailableError.one("ports", f"no {count} free ports in a row")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
