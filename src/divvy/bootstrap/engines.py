@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -20,7 +20,8 @@ from divvy.bootstrap.settings import LiveSettings
 from divvy.control.launch import LaunchSpec
 from divvy.control.ports import Clock, Engine
 from divvy.errors import InputError, NotFoundError
-from divvy.fleet.node import Node
+from divvy.fleet.decision import Plan
+from divvy.fleet.snapshot import Snapshot
 
 _log = structlog.get_logger("bootstrap")
 
@@ -34,24 +35,80 @@ class LiveEngine(Engine, Protocol):
     def pause_ms(self) -> int | None:
         """Return after how many ms to call `poll` in any case; None: no need."""
 
-    def devices(self) -> Devices:
-        """Return which device is whose, per node."""
+    def devices(self) -> Devices | None:
+        """Return which device is whose, per node; None where that is not known."""
+
+    def may_act(self) -> bool:
+        """Return whether plans may be carried out now."""
+
+    def heed(self, plan: Plan) -> None:
+        """Learn of a plan, after it was carried out or not."""
+
+    @property
+    def problem(self) -> str:
+        """Return why the engine cannot be seen; empty where it can."""
 
     def close(self) -> None:
         """Let go; what runs goes on."""
 
 
+class World(NamedTuple):
+    """What an engine finds around it.
+
+    Attributes:
+        details: Tells what a job runs.
+        clock: Time.
+        snapshot: The state, to read only.
+        known: Says which of some job ids the store has seen before.
+    """
+
+    details: Callable[[str], LaunchSpec]
+    clock: Clock
+    snapshot: Snapshot
+    known: Callable[[Iterable[str]], set[str]]
+
+
 class EngineMaker(Protocol):
     """Makes the engine of a loop."""
 
-    def __call__(
-        self,
-        settings: LiveSettings,
-        details: Callable[[str], LaunchSpec],
-        clock: Clock,
-        known: Iterable[Node],
-    ) -> LiveEngine:
-        """Return the engine; ``known`` are the nodes that the state knows."""
+    def __call__(self, settings: LiveSettings, world: World) -> LiveEngine:
+        """Return the engine."""
+
+
+def create_engine(settings: LiveSettings, world: World) -> LiveEngine:
+    """Make the engine that the settings name.
+
+    Raises:
+        DivvyError: If there is no such engine, or it cannot start.
+    """
+    check_engine(settings)
+    return ENGINES[settings.engine](settings, world)
+
+
+def check_engine(settings: LiveSettings, *, sample: bool = False) -> None:
+    """Refuse settings with which the engine could never start.
+
+    Raises:
+        InputError: With what is wrong.
+    """
+    if settings.engine == "slurm":
+        from divvy.bootstrap.slurm import read_mode, slurm_settings  # noqa: PLC0415 - as in `slurm_engine`
+
+        read_mode(settings.mode)
+        slurm_settings(Path(settings.home), settings.engine_file)
+        if sample or settings.shape:
+            raise InputError.one(
+                "engine-options",
+                "--sample, --nodes and --slots are for the local engine",
+                path="--engine",
+                fix="leave them away: Slurm's nodes are Slurm's",
+            )
+    elif settings.engine in ENGINES:
+        offered_nodes(settings.shape, slots=settings.slots)
+    else:
+        raise InputError.one(
+            "engine-unknown", f"no engine {settings.engine!r}", path="--engine", allowed=", ".join(ENGINES)
+        )
 
 
 def launch_details(reader: Reader) -> Callable[[str], LaunchSpec]:
@@ -66,7 +123,23 @@ def launch_details(reader: Reader) -> Callable[[str], LaunchSpec]:
     return details
 
 
-class _LocalEngine(LocalEngine):
+class AlwaysInSight:
+    """What `LiveEngine` asks of an engine that orders tell everything and that always sees its jobs."""
+
+    def may_act(self) -> bool:
+        """Return True."""
+        return True
+
+    def heed(self, plan: Plan) -> None:
+        """Do nothing."""
+
+    @property
+    def problem(self) -> str:
+        """Return nothing."""
+        return ""
+
+
+class _LocalEngine(AlwaysInSight, LocalEngine):
     """The local engine, with its devices as the publisher shows them."""
 
     def devices(self) -> Devices:
@@ -77,9 +150,7 @@ class _LocalEngine(LocalEngine):
         return found
 
 
-def local_engine(
-    settings: LiveSettings, details: Callable[[str], LaunchSpec], clock: Clock, known: Iterable[Node]
-) -> LiveEngine:
+def local_engine(settings: LiveSettings, world: World) -> LiveEngine:
     """Make the engine that runs jobs on this machine, on its GPUs, or on CPU slots where it has none.
 
     Raises:
@@ -89,7 +160,25 @@ def local_engine(
     _log.info("offering", nodes={node.name: f"{len(node.devices)} {node.model}" for node in nodes})
     slots_only = all(device.minor < 0 for node in nodes for device in node.devices)
     treatment = Treatment(hide_gpus=slots_only and bool(take_census().gpus))
-    return _LocalEngine(Path(settings.home), details, nodes, clock, known=known, treatment=treatment)
+    known = tuple(world.snapshot.nodes.node)
+    return _LocalEngine(
+        Path(settings.home), world.details, nodes, world.clock, known=known, treatment=treatment
+    )
+
+
+def slurm_engine(settings: LiveSettings, world: World) -> LiveEngine:
+    """Make the engine that leaves jobs to an existing Slurm.
+
+    Raises:
+        DivvyError: If its settings cannot be read.
+    """
+    from divvy.bootstrap.slurm import make  # noqa: PLC0415 - nobody else pays for it
+
+    return make(settings, world)
+
+
+#: Engines by the name that ``divvy up --engine`` takes.
+ENGINES: Final[dict[str, EngineMaker]] = {"local": local_engine, "slurm": slurm_engine}
 
 
 def offered_nodes(shape: str, *, slots: bool) -> tuple[LocalNode, ...]:

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,18 +20,22 @@ from divvy.adapters.store.database import Database
 from divvy.adapters.store.health import HealthFile, LoopHealth
 from divvy.adapters.store.inbox import Inbox
 from divvy.adapters.store.journal import StoreJournal
+from divvy.adapters.store.known import known_jobs
 from divvy.adapters.store.ownership import sole_loop
 from divvy.adapters.store.publisher import StorePublisher
 from divvy.adapters.store.reader import Reader
 from divvy.adapters.store.retention import Keep, Retention
 from divvy.adapters.store.wake import Wake
 from divvy.adapters.waiting import Waiter
-from divvy.bootstrap.engines import EngineMaker, launch_details
+from divvy.bootstrap.engines import EngineMaker, LiveEngine, World, launch_details
 from divvy.bootstrap.settings import LiveSettings, open_store
 from divvy.control.driver import Driver
 from divvy.control.loop import Loop
+from divvy.control.ports import Publisher
 from divvy.control.state import FleetState
+from divvy.fleet.decision import Plan
 from divvy.fleet.ledger import LedgerEntry
+from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs import registry
 from divvy.units import DAY
 
@@ -95,7 +100,8 @@ def _assemble(
         since_base=since_base,
         term=tenure.term,
     )
-    engine = make_engine(settings, launch_details(reader), clock, tuple(state.snapshot.nodes.node))
+    known = partial(known_jobs, database)
+    engine = make_engine(settings, World(launch_details(reader), clock, state.snapshot, known))
     stack.callback(engine.close)
     publisher = StorePublisher(database, planner.name, engine.devices)
     stack.callback(publisher.close)
@@ -103,21 +109,14 @@ def _assemble(
     stack.callback(call.close)
     waiter = Waiter([(call.fileno(), call.drain), (engine.fileno(), _nothing)], lifeline)
     stack.callback(waiter.close)
-    report = _Reporter(health, journal, state, clock, settings.restarts)
+    report = _Reporter(health, journal, state, clock, settings.restarts, lambda: engine.problem)
     stack.callback(report.ended)
     keep = Keep(round(settings.keep_jobs_days * DAY), round(settings.keep_journal_days * DAY))
-    loop = Loop(state, planner, clock, engine, inbox, journal, publisher, seed=settings.seed)
-    rows, runs = Retention(database, keep), Clearing(Path(settings.home), keep.jobs)
-
-    def housekeep(now: int) -> None:
-        rows.sweep(now)
-        runs.sweep(now)
-
-    return (
-        Driver(loop, journal, inbox, publisher, clock, waiter, engine.pause_ms, report, housekeep),
-        waiter,
-        report,
-    )
+    told, seed = _Told(publisher, engine), settings.seed
+    loop = Loop(state, planner, clock, engine, inbox, journal, told, seed=seed, may_act=engine.may_act)
+    tidy = _Tidy(Retention(database, keep), Clearing(Path(settings.home), keep.jobs))
+    driver = Driver(loop, journal, inbox, publisher, clock, waiter, engine.pause_ms, report, tidy)
+    return driver, waiter, report
 
 
 def _load(database: Database, charges: list[LedgerEntry]) -> archive.Loaded:
@@ -150,12 +149,45 @@ def _nothing() -> None:
     """Leave what is readable to the pass that follows."""
 
 
+class _Tidy:
+    """Removes what is too old to keep."""
+
+    def __init__(self, rows: Retention, runs: Clearing) -> None:
+        self._rows = rows
+        self._runs = runs
+
+    def __call__(self, now: int) -> None:
+        """Remove a little."""
+        self._rows.sweep(now)
+        self._runs.sweep(now)
+
+
+class _Told:
+    """Offers plans to the engine, too, where they are published."""
+
+    def __init__(self, publisher: Publisher, engine: LiveEngine) -> None:
+        self._publisher = publisher
+        self._engine = engine
+
+    def publish(self, snapshot: Snapshot, plan: Plan, now: int) -> None:
+        """Tell the engine, then the readers."""
+        self._engine.heed(plan)
+        self._publisher.publish(snapshot, plan, now)
+
+
 class _Reporter:
     """Writes the loop's health a few times a second, and what became of the wall clock into the log."""
 
     def __init__(
-        self, health: HealthFile, journal: StoreJournal, state: FleetState, clock: SteadyClock, restarts: int
+        self,
+        health: HealthFile,
+        journal: StoreJournal,
+        state: FleetState,
+        clock: SteadyClock,
+        restarts: int,
+        engine_problem: Callable[[], str],
     ) -> None:
+        self._engine_problem = engine_problem
         self._health = health
         self._journal = journal
         self._state = state
@@ -166,10 +198,11 @@ class _Reporter:
         self.first_pass: Callable[[], None] | None = None
 
     def __call__(self, problem: str, pass_ms: float) -> None:
-        """Take the driver's word."""
+        """Take the driver's word, and the engine's."""
         if self.first_pass is not None and not problem:
             self.first_pass()
             self.first_pass = None
+        problem = problem or self._engine_problem()
         now = time.monotonic()
         if problem == self._said and now - self._written < _HEALTH_SECONDS:
             return

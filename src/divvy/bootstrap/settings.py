@@ -24,6 +24,9 @@ class LiveSettings:
         keep_jobs_days: How long jobs that are over stay readable.
         keep_journal_days: How long passes can be re-run.
         trust_wall_clock: Take the wall clock at the start even if it was set since the last run.
+        engine: Name of the engine: ``local`` or ``slurm``.
+        mode: What Divvy may do to an engine that decides for itself: ``observe``, ``advise`` or ``enforce``.
+        engine_file: File of the engine's own settings; empty: none.
         restarts: How often the loop was started before, by the same `divvy up`.
     """
 
@@ -36,6 +39,9 @@ class LiveSettings:
     keep_jobs_days: float = 90
     keep_journal_days: float = 14
     trust_wall_clock: bool = False
+    engine: str = "local"
+    mode: str = "enforce"
+    engine_file: str = ""
     restarts: int = 0
 
 

@@ -31,6 +31,7 @@ from divvy.adapters.store.database import Database
 from divvy.adapters.store.intake import IntakeWriter
 from divvy.adapters.store.reader import Reader
 from divvy.bootstrap.api import open_for_api
+from divvy.bootstrap.engines import AlwaysInSight
 from divvy.bootstrap.loop import live_loop
 from divvy.bootstrap.settings import LiveSettings, default_database, open_store
 from divvy.control.loop import goes_back
@@ -49,7 +50,7 @@ _LIVE_PART = 0.25
 _HOUR = 3_600_000
 
 
-class PretendEngine:
+class PretendEngine(AlwaysInSight):
     """Starts what it is told and ends short jobs at once, a long one now and then; it never rests."""
 
     def __init__(self, clock: Any, nodes: Sequence[Node]) -> None:
@@ -129,7 +130,7 @@ def _quiet() -> None:
 def _run_loop(home: str, gpus: int) -> None:
     _quiet()
     nodes = [Node(f"node{number:04}", _PER_NODE) for number in range(gpus // _PER_NODE)]
-    made = live_loop(_settings(home), lambda _settings, _details, clock, _known: PretendEngine(clock, nodes))
+    made = live_loop(_settings(home), lambda _settings, world: PretendEngine(world.clock, nodes))
     with made as (driver, waiter):
         waiter.stop_on(signal.SIGTERM)
         driver.run()

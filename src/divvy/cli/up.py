@@ -16,13 +16,14 @@ import typer
 from divvy.adapters.store import archive
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.reader import Reader
-from divvy.bootstrap import LiveSettings, default_database, default_home, offered_nodes, open_store
+from divvy.bootstrap import LiveSettings, check_engine, default_database, default_home, open_store
 from divvy.cli.client import Client, Target
 from divvy.cli.page import page_link
 from divvy.cli.render import Screen, Span
 from divvy.cli.sample import SAMPLE_BUDGET, SAMPLE_SHAPE, SampleJobs
 from divvy.errors import DivvyError, InputError
 from divvy.fleet.budget import Budget, parse_budget, read_budget
+from divvy.fleet.claims import UNFUNDED
 from divvy.planners.jobs import registry
 from divvy.service.child import Orders
 from divvy.service.home import (
@@ -60,6 +61,9 @@ def verb(
     budget: Path | None = typer.Option(None, "--budget", help="Budget of a new state directory (TOML)."),
     nodes: str = typer.Option("", "--nodes", help="Offer this machine as KxM: K nodes of M devices."),
     slots: int = typer.Option(0, "--slots", min=0, help="Offer so many CPU slots, whatever GPUs there are."),
+    engine: str = typer.Option("local", "--engine", help="Who runs the jobs: local or slurm."),
+    mode: str = typer.Option("observe", "--mode", help="With Slurm: observe, advise or enforce."),
+    slurm_config: Path | None = typer.Option(None, "--slurm-config", help="Settings for Slurm (TOML)."),
     policy: str = typer.Option("budget", "--policy", help="Planner."),
     keep: str = typer.Option("90d", "--keep", help="How long jobs that are over stay readable."),
     keep_journal: str = typer.Option("14d", "--keep-journal", help="How long passes can be re-run."),
@@ -84,11 +88,14 @@ def verb(
         keep_jobs_days=_days("--keep", keep),
         keep_journal_days=_days("--keep-journal", keep_journal),
         trust_wall_clock=trust_wall_clock,
+        engine=engine,
+        mode=mode if engine != "local" else "enforce",
+        engine_file=str(slurm_config.absolute()) if slurm_config is not None else "",
     )
-    offered_nodes(shape, slots=settings.slots)  # what is not to be had is refused before anything else
+    check_engine(settings, sample=sample)  # what is not to be had is refused before anything else
     _up(
         settings,
-        _read_budget(budget, sample=sample),
+        _with_unfunded(_read_budget(budget, sample=sample), settings),
         (host, port),
         sample=sample,
         browser=not no_browser,
@@ -154,6 +161,15 @@ def _read_budget(path: Path | None, *, sample: bool) -> _Wanted:
             "budget-unreadable", f"cannot read {path} ({error})", path="--budget", fix="name a TOML file"
         ) from error
     return _Wanted(parse_budget(text, str(path)), str(path), named=True)
+
+
+def _with_unfunded(wanted: _Wanted, settings: LiveSettings) -> _Wanted:
+    """Add the account of names that nobody claims, where an engine brings names of its own."""
+    accounts = wanted.budget.to_document()["accounts"]
+    if settings.engine == "local" or UNFUNDED in accounts:
+        return wanted
+    document = wanted.budget.to_document() | {"accounts": accounts | {UNFUNDED: {"share": 0}}}
+    return wanted._replace(budget=read_budget(document, wanted.source))
 
 
 def _found(settings: LiveSettings, wanted: _Wanted, screen: Screen) -> None:

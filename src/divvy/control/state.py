@@ -143,9 +143,7 @@ class FleetState:
                     path="placement",
                 )
         if sum(gpus for _, gpus in placement) != spec.gpus:
-            raise ConflictError.one(
-                "gang-split", f"job {event.job}: the placement is not of {spec.gpus} devices"
-            )
+            raise ConflictError.one("gang-split", f"job {event.job} is not placed on {spec.gpus} devices")
         for node, gpus in placement:
             nodes.free[node] -= gpus
         jobs.phase[row] = Phase.PLACED

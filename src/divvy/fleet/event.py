@@ -32,9 +32,9 @@ class Placed(NamedTuple):
 class Started(NamedTuple):
     """The engine reports that the run began; charging begins.
 
-    ``placement``: (node name, devices) pairs where the engine chose them itself; it replaces what was promised
-    and may be of more or fewer devices. With it, the run of a job that was still queued begins, too: an
-    engine that is the truth about its jobs has started it without being asked.
+    ``placement``: (node name, devices) pairs where the engine chose them itself; it replaces what was
+    promised and may be of more or fewer devices. With it, the run of a job that was still queued begins,
+    too: an engine that is the truth about its jobs has started it without being asked.
     """
 
     at: int

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 
-from divvy.bootstrap import EngineMaker, collector, live_loop, local_engine
+from divvy.bootstrap import EngineMaker, collector, create_engine, live_loop
 from divvy.service.child import LIFELINE, Orders, Parent, run_child
 
 
-def run(orders: Orders, parent: Parent, make_engine: EngineMaker = local_engine) -> None:
+def run(orders: Orders, parent: Parent, make_engine: EngineMaker = create_engine) -> None:
     """Run the scheduler loop until the parent is gone or a signal asks for the end."""
 
     def loaded() -> None:

@@ -85,8 +85,8 @@ class Steward:
         live: Mapping[str, int],
         managed: Mapping[str, SlurmJob],
         doomed: Iterable[str],
-    ) -> tuple[set[str], list[Command]]:
-        """Return which jobs are released, and what to run.
+    ) -> list[Command]:
+        """Return what to run.
 
         Args:
             view: What Slurm shows.
@@ -110,7 +110,7 @@ class Steward:
                 self._stop(wishes, row, job, now)
         running = {(name, job.start) for name, job in managed.items() if job.holds}
         self._warned = {key: at for key, at in self._warned.items() if key in running}
-        return wishes.release, [*wishes.commands(), *self._nodes(view)]
+        return [*wishes.commands(), *self._nodes(view)]
 
     def _stop(self, wishes: Wishes, row: int, job: SlurmJob, now: int) -> None:
         """Tell a run to leave: warn its batch step, wait, end it; or keep it from starting."""
@@ -122,11 +122,11 @@ class Steward:
             elif not job.held:
                 wishes.hold.add(name)
         elif cause is StopCause.CANCELLED:
-            if job.holds:
+            if job.runs:
                 wishes.cancel.add(name)
         elif cause in _GENTLE and goes_back(spec, cause) and job.over:
             self._requeue(wishes, job, now)
-        elif cause in _GENTLE and job.holds and self._grace_is_over(wishes, job, now):
+        elif cause in _GENTLE and job.runs and self._grace_is_over(wishes, job, now):
             if goes_back(spec, cause):
                 self._requeue(wishes, job, now)
             else:

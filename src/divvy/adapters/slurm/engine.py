@@ -123,7 +123,7 @@ class SlurmEngine:
         """Return nothing: which device is whose is Slurm's to tell."""
         return None
 
-    def advise(self, plan: Plan) -> None:
+    def heed(self, plan: Plan) -> None:
         """Order Slurm's queue as a plan would; in mode advise only."""
         view = self._absorbed
         if self.mode is not Mode.ADVISE or view is None or self._acted is view or not self._fresh():
@@ -172,8 +172,8 @@ class SlurmEngine:
         now, truth = self._clock.now(), self._truth
         live = truth.rows()
         slots, names = self._slots.commands(view, now, live, truth.managed)
-        released, commands = self._steward.commands(view, now, live, truth.managed, truth.doomed)
-        commands = [*slots, *naming(names, truth.managed, released), *commands]
+        orders = self._steward.commands(view, now, live, truth.managed, truth.doomed)
+        commands = [*slots, *naming(names, truth.managed), *orders]
         if commands or wanted:
             self._courier.send(commands, wanted)
 

@@ -32,7 +32,7 @@ class FleetNames:
         """Slurm node to (name here, model, GPUs) of each type on it."""
         self._partition: dict[str, set[str]] = {}
         for node in nodes.values():
-            models = node.gpus.models or ((GENERIC.name, node.gpus.count),)
+            models = node.gpus.models or ((GENERIC.name, node.gpus.total),)
             several = len(models) > 1
             self.parts[node.name] = tuple(
                 (f"{node.name}:{model}" if several else node.name, model, count) for model, count in models

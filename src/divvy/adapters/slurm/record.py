@@ -101,6 +101,11 @@ class SlurmJob:
         return self.state in HOLDING
 
     @property
+    def runs(self) -> bool:
+        """Return whether its run is under way; one that is completing holds devices and is over already."""
+        return self.holds and self.state != "COMPLETING"
+
+    @property
     def over(self) -> bool:
         """Return whether it ended."""
         return not (self.waits or self.holds)

@@ -16,58 +16,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from divvy.adapters.slurm.sandbox_files import Layout, Ports, write_files
 from divvy.errors import UnavailableError
 
 PACKAGES: Final = ("slurm-wlm", "slurmdbd", "slurmrestd", "munge", "mariadb-server", "mariadb-client")
 _COMMANDS: Final = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "sbatch")
 _START_SECONDS: Final = 60.0
 _PLUGINS: Final = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
-    """Nodes of one kind.
-
-    Attributes:
-        count: How many.
-        gres: What each has, by GPU type, such as ``{"h100": 4}``.
-        shards: Shares that its GPUs are cut into, all together; 0: none.
-        cpus: Processors of each.
-    """
-
-    count: int
-    gres: Mapping[str, int]
-    shards: int = 0
-    cpus: int = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What the sandbox offers.
-
-    Attributes:
-        nodes: Groups of nodes, numbered through: ``node01``, ``node02`` and so on.
-        partitions: Further partitions by name: the numbers of their nodes. ``all`` holds every node.
-        cred_expire_seconds: How long a requeued job waits before it may start again (Slurm's default: 120).
-        settings: Further lines of slurm.conf, by name; they replace the lines of the same name.
-        lua: A job_submit script; empty: none.
-    """
-
-    nodes: tuple[NodeGroup, ...]
-    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    cred_expire_seconds: int = 5
-    settings: Mapping[str, str] = field(default_factory=dict)
-    lua: str = ""
-
-    def names(self) -> list[str]:
-        """Return the names of all nodes."""
-        count = sum(group.count for group in self.nodes)
-        return [f"node{number:02d}" for number in range(1, count + 1)]
 
 
 def missing() -> str:
@@ -99,7 +58,7 @@ class Sandbox:
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o755)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._ports = _free_ports(4 + len(layout.names()))
+        self._ports = _free_ports(len(layout.names()))
 
     def __enter__(self) -> Self:
         """Start everything and wait until every node is idle."""
@@ -201,7 +160,7 @@ class Sandbox:
         for name in ("etc", "log", "spool", "state", "db", "munge", "dev", "pid"):
             (self.root / name).mkdir(exist_ok=True)
         (self.root / "munge").chmod(0o755)
-        self._write_configuration()
+        write_files(self.root, self.layout, self._ports)
         self._start_munge()
         self._start_database()
         self._spawn("slurmdbd", "slurmdbd", "-D")
@@ -248,7 +207,7 @@ class Sandbox:
             "mariadbd",
             *options,
             f"--socket={sock}",
-            f"--port={self._ports[0]}",
+            f"--port={self._ports.database}",
             "--bind-address=127.0.0.1",
             f"--pid-file={self.root}/pid/mariadbd",
             "--innodb-buffer-pool-size=128M",
@@ -263,119 +222,6 @@ class Sandbox:
             for host in ("127.0.0.1", "localhost")
         )
         self.run(*client, f"create database if not exists slurm_acct; {users}")
-
-    def _write_configuration(self) -> None:
-        etc = self.root / "etc"
-        _write(etc / "slurmdbd.conf", self._slurmdbd(), mode=0o600)
-        nodes, gres = self._nodes()
-        names = self.layout.names()
-        partitions = ["PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP"]
-        partitions += (
-            f"PartitionName={name} Nodes={','.join(names[n - 1] for n in ids)} MaxTime=INFINITE State=UP"
-            for name, ids in self.layout.partitions.items()
-        )
-        settings = self._settings() | dict(self.layout.settings)
-        if self.layout.lua:
-            settings["JobSubmitPlugins"] = "lua"
-            _write(etc / "job_submit.lua", self.layout.lua)
-        lines = [f"{key}={value}" for key, value in settings.items()]
-        _write(etc / "slurm.conf", "\n".join((*lines, *nodes, *partitions)) + "\n")
-        _write(etc / "gres.conf", "\n".join(gres) + "\n")
-        most = max(sum(group.gres.values()) for group in self.layout.nodes)
-        for number in range(most):
-            device = self.root / f"dev/nvidia{number}"
-            if not device.exists():
-                os.mknod(device, 0o666 | 0o020000, os.makedev(195, number))
-
-    def _nodes(self) -> tuple[list[str], list[str]]:
-        """Return the lines of the nodes in slurm.conf and those of gres.conf."""
-        nodes, gres, first = [], [], 1
-        for group in self.layout.nodes:
-            name = f"node[{first:02d}-{first + group.count - 1:02d}]"
-            ports = f"[{self._ports[3] + first}-{self._ports[3] + first + group.count - 1}]"
-            devices = [f"gpu:{kind}:{count}" for kind, count in group.gres.items()]
-            offered = ",".join([*devices, *([f"shard:{group.shards}"] if group.shards else [])])
-            nodes.append(
-                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports} CPUs={group.cpus} "
-                f"RealMemory=512000 Gres={offered} State=UNKNOWN"
-            )
-            place = 0
-            for kind, count in group.gres.items():
-                files = f"{self.root}/dev/nvidia[{place}-{place + count - 1}]"
-                gres.append(f"NodeName={name} Name=gpu Type={kind} File={files}")
-                place += count
-            if group.shards:
-                gres.append(f"NodeName={name} Name=shard Count={group.shards}")
-            first += group.count
-        return nodes, gres
-
-    def _settings(self) -> dict[str, str]:
-        root = self.root
-        kinds = dict.fromkeys(kind for group in self.layout.nodes for kind in group.gres)
-        return {
-            "ClusterName": "sandbox",
-            "SlurmctldHost": "localhost(127.0.0.1)",
-            "SlurmctldPort": str(self._ports[1]),
-            "SlurmdPort": str(self._ports[3]),
-            "SlurmUser": "root",
-            "SlurmdUser": "root",
-            "AuthType": "auth/munge",
-            "AuthInfo": f"socket={root}/munge/sock,cred_expire={self.layout.cred_expire_seconds}",
-            "StateSaveLocation": f"{root}/state",
-            "SlurmdSpoolDir": f"{root}/spool/%n",
-            "SlurmctldPidFile": f"{root}/pid/slurmctld",
-            "SlurmdPidFile": f"{root}/pid/slurmd.%n",
-            "SlurmctldLogFile": f"{root}/log/slurmctld.log",
-            "SlurmdLogFile": f"{root}/log/slurmd.%n.log",
-            "ProctrackType": "proctrack/linuxproc",
-            "TaskPlugin": "task/none",
-            "JobAcctGatherType": "jobacct_gather/none",
-            "MpiDefault": "none",
-            "ReturnToService": "2",
-            "SlurmdParameters": "config_overrides",
-            "SelectType": "select/cons_tres",
-            "SelectTypeParameters": "CR_CPU_Memory",
-            "DefMemPerCPU": "100",
-            "GresTypes": "gpu,shard",
-            "SchedulerType": "sched/backfill",
-            "SchedulerParameters": "bf_interval=1,sched_min_interval=100000,bf_max_job_test=1000",
-            "PriorityType": "priority/multifactor",
-            "PreemptType": "preempt/none",
-            "JobRequeue": "1",
-            "MinJobAge": "300",
-            "InactiveLimit": "0",
-            "KillWait": "2",
-            "SlurmctldTimeout": "30",
-            "SlurmdTimeout": "30",
-            "MaxArraySize": "20001",
-            "MaxJobCount": "50000",
-            "AccountingStorageType": "accounting_storage/slurmdbd",
-            "AccountingStorageHost": "localhost",
-            "AccountingStoragePass": f"{root}/munge/sock",
-            "AccountingStoragePort": str(self._ports[2]),
-            "AccountingStorageTRES": ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in kinds)]),
-            "AccountingStorageEnforce": "associations",
-            "AccountingStoreFlags": "job_comment",
-            "JobCompType": "jobcomp/none",
-        }
-
-    def _slurmdbd(self) -> str:
-        settings = {
-            "AuthType": "auth/munge",
-            "AuthInfo": f"socket={self.root}/munge/sock",
-            "DbdHost": "localhost",
-            "DbdPort": str(self._ports[2]),
-            "SlurmUser": "root",
-            "StorageType": "accounting_storage/mysql",
-            "StorageHost": "127.0.0.1",
-            "StoragePort": str(self._ports[0]),
-            "StorageUser": "slurm",
-            "StoragePass": "x",
-            "StorageLoc": "slurm_acct",
-            "LogFile": f"{self.root}/log/slurmdbd.log",
-            "PidFile": f"{self.root}/pid/slurmdbd",
-        }
-        return "".join(f"{key}={value}\n" for key, value in settings.items())
 
     def _spawn(self, name: str, *command: str) -> None:
         with (self.root / f"log/{name}.out").open("ab") as log:
@@ -402,18 +248,13 @@ class Sandbox:
         process.wait(timeout=20)
 
 
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    path.write_text(text, encoding="utf-8")
-    path.chmod(mode)
-
-
-def _free_ports(count: int) -> Sequence[int]:
-    """Return three free ports and the first of a free run of ``count - 3`` more."""
+def _free_ports(nodes: int) -> Ports:
+    """Return ports that are free in a row."""
     for _ in range(50):
         start = 20_000 + secrets.randbelow(20_000)
-        if all(_is_free(start + offset) for offset in range(count + 1)):
-            return [start, start + 1, start + 2, start + 3]
-    raise UnavailableError.one("ports", f"no {count} free ports in a row")
+        if all(_is_free(start + offset) for offset in range(nodes + 4)):
+            return Ports(start, start + 1, start + 2, start + 3)
+    raise UnavailableError.one("ports", f"no {nodes + 4} free ports in a row")
 
 
 def _is_free(port: int) -> bool:

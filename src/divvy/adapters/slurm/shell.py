@@ -27,6 +27,8 @@ _SILENT: Final = (
     "Slurm temporarily unable to accept job",
 )
 
+_PATIENCE_SECONDS: Final = {"scancel": 4.0, "scontrol": 60.0}
+
 
 class Shell:
     """Runs Slurm's commands.
@@ -61,25 +63,33 @@ class Shell:
         Raises:
             UnavailableError: If Slurm does not answer.
         """
-        done = self._run(command)
+        try:
+            done = self._run(command, min(self._timeout, _PATIENCE_SECONDS[command[0]]))
+        except UnavailableError as error:
+            if command[0] == "scancel":
+                return str(error)  # it repeats by itself, for minutes, what a job in transition does not take
+            raise
         said = done.stderr.decode(errors="replace").strip()
         if any(words in said for words in _SILENT):
             raise UnavailableError.one("slurm-silent", f"{command[0]}: {said}")
         return said or f"exit code {done.returncode}" if done.returncode else ""
 
-    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    def _run(
+        self, command: Sequence[str], timeout_seconds: float = 0.0
+    ) -> subprocess.CompletedProcess[bytes]:
+        limit = timeout_seconds or self._timeout
         try:
             return subprocess.run(
                 command,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=self._timeout,
+                timeout=limit,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise UnavailableError.one(
-                "slurm-timeout", f"{command[0]} took longer than {self._timeout:g} s"
+                "slurm-timeout", f"{command[0]} took longer than {limit:g} s"
             ) from error
         except OSError as error:
             raise UnavailableError.one(
@@ -144,7 +154,7 @@ class CommandLine:
         open_ones = [
             job
             for job in jobs.values()
-            if job.holds and job.gpus.count and len(job.nodes) > 1 and not job.spread and not text.even(job)
+            if job.holds and job.gpus.total and len(job.nodes) > 1 and not job.spread and not text.even(job)
         ]
         if not open_ones:
             self._spreads.clear()

@@ -67,7 +67,8 @@ class Slots:
             names |= dict.fromkeys(inside, name)
             users = _users(managed, (gang, *inside))
             where = sorted({nodes[node].name.partition(":")[0] for node in places})
-            found += _reserve(view, name, where, users, max(slot.due, now + _LEAST_AHEAD))
+            if name in view.reservations or slot.due > now + _LEAST_AHEAD:
+                found += _reserve(view, name, where, users, slot.due)
         for name in self._gangs_that_start(view, live):
             kept.add(name)
             names[name.removeprefix(_PREFIX)] = name
@@ -125,17 +126,15 @@ def _stamp(at_seconds: int, now: int) -> str:
     return f"now+{max(at_seconds - now // SECOND, 1)}"
 
 
-def naming(
-    names: Mapping[str, str], managed: Mapping[str, SlurmJob], released: Iterable[str]
-) -> list[Command]:
-    """Return the commands by which jobs that are about to be released name their reservation.
+def naming(names: Mapping[str, str], managed: Mapping[str, SlurmJob]) -> list[Command]:
+    """Return the commands by which waiting jobs name the reservation that they should.
 
     A job that names one of ours without having to (its slot is gone) names none any more.
     """
     change: dict[str, dict[str, None]] = {}
-    for name in released:
-        wanted, job = names.get(name, ""), managed[name]
-        if job.reservation != wanted and (wanted or job.reservation.startswith(_PREFIX)):
+    for name, job in managed.items():
+        wanted = names.get(name, "")
+        if job.waits and job.reservation != wanted and (wanted or job.reservation.startswith(_PREFIX)):
             change.setdefault(wanted, {})[name] = None
     return [
         ("scontrol", "update", f"JobId={','.join(part)}", f"ReservationName={reservation}")

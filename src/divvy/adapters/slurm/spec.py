@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
+
+import structlog
 
 from divvy.adapters.slurm.contract import Contract, read_contract
 from divvy.adapters.slurm.nodes import FleetNames
 from divvy.adapters.slurm.record import SlurmJob
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.adapters.slurm.text import even
+from divvy.errors import InputError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Policy
+from divvy.fleet.claims import claimant_in
 from divvy.fleet.job import JobKind, JobSpec
 
 _NAME_LIMIT: Final = 200
 
+_log = structlog.get_logger("slurm")
+
 
 class Claims:
-    """Which account pays for which of Slurm's accounts; an exact name goes before a pattern.
+    """Which account pays for which of Slurm's accounts.
 
     Args:
         tree: The accounts, with their names in Slurm.
@@ -28,31 +33,30 @@ class Claims:
 
     def __init__(self, tree: AccountTree, unfunded: str) -> None:
         self.tree = tree
-        leaves = [
-            (tree.paths[row], dict(tree.specs[row - 1].aliases).get("slurm", ())) for row in tree.leaves
-        ]
-        self._exact = {name: path for path, names in reversed(leaves) for name in names if "*" not in name}
-        self._patterns = [(name, path) for path, names in leaves for name in names if "*" in name]
-        self._paths = {path for path, _ in leaves}
+        self._paths = {tree.paths[row] for row in tree.leaves}
         self._unfunded = unfunded if unfunded in self._paths else ""
         self._known: dict[str, str] = {}
         self.unclaimed: set[str] = set()
-        """Slurm accounts that nobody claims, as far as jobs of them were seen."""
+        """Slurm accounts that no leaf claims, as far as jobs of them were seen."""
 
     def of(self, account: str) -> str:
         """Return the path of the account that pays; empty where there is not even an unfunded one."""
         path = self._known.get(account)
         if path is None:
-            path = self._exact.get(account) or next(
-                (path for name, path in self._patterns if fnmatchcase(account, name)), ""
-            )
-            if not path and account in self._paths:
-                path = account
-            if not path:
-                path = self._unfunded
-                self.unclaimed.add(account)
-            self._known[account] = path
+            path = self._known[account] = self._look_up(account)
         return path
+
+    def _look_up(self, account: str) -> str:
+        try:
+            path = claimant_in("slurm", account, self.tree)
+        except InputError as error:
+            path = None
+            _log.warning("claimed by several accounts", slurm_account=account, error=str(error))
+        if path in self._paths:
+            return str(path)
+        self.unclaimed.add(account)
+        _log.warning("no account claims it", slurm_account=account, pays=self._unfunded or "nobody")
+        return self._unfunded
 
     def known(self, path: str) -> bool:
         """Return whether a path is an account that can pay."""
@@ -86,19 +90,19 @@ def read_job(
     minimum = min(contract.min_runtime or 0, policy.max_min_runtime)
     if job.limit:
         minimum = min(minimum, job.limit)
-    uneven = job.node_count <= 1 or job.gpus.count % job.node_count != 0
+    uneven = job.node_count <= 1 or job.gpus.total % job.node_count != 0
     spec = JobSpec(
         id=name,
         account=account,
         author=job.user,
-        gpus=job.gpus.count,
+        gpus=job.gpus.total,
         min_runtime=minimum,
         resumable=contract.resumable and job.batch,
         restart=contract.restart and job.requeue and job.batch,
         priority=contract.priority,
         kind=JobKind.INTERACTIVE if contract.interactive or not job.batch else JobKind.BATCH,
         model=names.model_of(job),
-        per_node=0 if uneven else job.gpus.count // job.node_count,
+        per_node=0 if uneven else job.gpus.total // job.node_count,
         time_limit=job.limit,
         name="".join(letter if letter.isprintable() else "?" for letter in job.name)[:_NAME_LIMIT],
     )
@@ -115,7 +119,7 @@ def place(job: SlurmJob, names: FleetNames, spreads: Mapping[str, int]) -> tuple
     """
     pairs = tuple(spreads.items()) or job.spread or even(job)
     if not pairs and job.nodes:
-        each, rest = divmod(job.gpus.count, len(job.nodes))
+        each, rest = divmod(job.gpus.total, len(job.nodes))
         pairs = tuple((name, each + (number < rest)) for number, name in enumerate(job.nodes))
     found: list[tuple[str, int]] = []
     for name, gpus in pairs:

@@ -114,7 +114,7 @@ def _job(row: Mapping[str, str]) -> SlurmJob:
         account=_text(row["Account"]),
         partition=row["Partition"],
         gpus=gpus,
-        per_node=request.count,
+        per_node=request.total,
         nodes=hostlist.expand(row["NodeList"]),
         node_count=int(row["NumNodes"].partition("-")[0] or 1),
         priority=int(row["PriorityLong"] or 0),
@@ -150,7 +150,7 @@ def _join(one: SlurmJob, other: SlurmJob) -> SlurmJob:
         models[name] = models.get(name, 0) + count
     return replace(
         first,
-        gpus=Gpus(sum(g.count for g in both), tuple(sorted(models.items())), sum(g.shards for g in both)),
+        gpus=Gpus(sum(g.total for g in both), tuple(sorted(models.items())), sum(g.shards for g in both)),
         per_node=0,
         nodes=tuple(dict.fromkeys((*one.nodes, *other.nodes))),
         node_count=one.node_count + other.node_count,
@@ -164,7 +164,7 @@ def _join(one: SlurmJob, other: SlurmJob) -> SlurmJob:
 
 def even(job: SlurmJob) -> tuple[tuple[str, int], ...]:
     """Return a job's GPUs per node where they follow from what it asked for; empty where they do not."""
-    count, nodes = job.gpus.count, len(job.nodes)
+    count, nodes = job.gpus.total, len(job.nodes)
     if not nodes or not count:
         return ()
     if nodes == 1:
@@ -191,7 +191,7 @@ def read_spread(text: str) -> dict[str, tuple[tuple[str, int], ...]]:
             elif name == "GRES" and here:
                 held = found.setdefault(job, {})
                 for node in here:
-                    held[node] = held.get(node, 0) + count_gpus(value).count
+                    held[node] = held.get(node, 0) + count_gpus(value).total
                 here = ()
     return {job: tuple((node, gpus) for node, gpus in held.items() if gpus) for job, held in found.items()}
 
@@ -204,8 +204,8 @@ _KEY: Final = re.compile(r"(?:^| )([A-Za-z_/]+)=")
 def _words(line: str) -> Iterator[tuple[str, str]]:
     """Yield the ``Key=value`` pairs of a line; a value may hold spaces."""
     found = list(_KEY.finditer(line))
-    ends = [match.start() for match in found[1:]] + [len(line)]
-    for match, end in zip(found, ends, strict=True):
+    for place, match in enumerate(found, start=1):
+        end = found[place].start() if place < len(found) else len(line)
         yield match.group(1), line[match.end() : end].strip()
 
 
@@ -217,7 +217,7 @@ def read_nodes(text: str) -> dict[str, SlurmNode]:
         for key, value in _words(line):
             row.setdefault(key, value)
         gpus = count_gpus(row.get("Gres", ""))
-        if not gpus.count or "NodeName" not in row:
+        if not gpus.total or "NodeName" not in row:
             continue
         nodes[row["NodeName"]] = SlurmNode(
             name=row["NodeName"],
@@ -242,11 +242,11 @@ def _shared(used: str, gpus: Gpus) -> int:
         if parts:
             busy += sum(part != "0" for part in parts)
         elif int(count):
-            each = max(gpus.shards // gpus.count, 1) if gpus.shards else 1
+            each = max(gpus.shards // gpus.total, 1) if gpus.shards else 1
             listed = places.removeprefix("IDX:")
             listed_count = len(hostlist.expand(f"[{listed}]")) if listed and listed != "N/A" else 0
             busy += max(listed_count, -(-int(count) // each))
-    return min(busy, gpus.count)
+    return min(busy, gpus.total)
 
 
 def read_reservations(text: str) -> dict[str, Reservation]:

@@ -95,7 +95,7 @@ class Truth:
     # -- nodes ----------------------------------------------------------------------------------------
 
     def _manages(self, job: SlurmJob) -> bool:
-        if not job.gpus.count:
+        if not job.gpus.total:
             return False
         chosen = self._settings.partitions
         return not chosen or any(name in chosen for name in job.partition.split(","))
@@ -103,7 +103,7 @@ class Truth:
     def _nodes(self, view: View, now: int) -> Iterator[Event]:
         foreign, ours = dict[str, int](), dict[str, int]()
         for name, job in view.jobs.items():
-            if job.holds and job.gpus.count:
+            if job.holds and job.gpus.total:
                 mine = name in self.managed and self._pays(job)
                 held = ours if mine else foreign
                 for place, gpus in self.where(job):
@@ -136,7 +136,6 @@ class Truth:
         if job is None:
             yield from self._vanished(name, row, view, now)
             return
-        self._missing.pop(name, None)
         phase = self._snapshot.jobs.phase[row]
         if phase is Phase.QUEUED:
             yield from self._queued(row, job)
@@ -145,7 +144,7 @@ class Truth:
 
     def _queued(self, row: int, job: SlurmJob) -> Iterator[Event]:
         spec = self._snapshot.jobs.spec[row]
-        if job.holds and job.start:
+        if job.runs and job.start:
             yield from self._start(spec.id, job)
         elif job.over:
             if job.nodes and job.start and job.start < job.end:
@@ -170,18 +169,27 @@ class Truth:
             elif jobs.phase[row] is Phase.STOPPING:
                 yield from self._never_began(row, job, now)
             return
+        if job.state == "COMPLETING":
+            return  # what becomes of it shows when its devices are free
         if began and job.start and job.start > jobs.started[row]:
             # Requeued and started again between two views.
-            yield self._ended_before(row, job, view)
-            yield from self._start(spec.id, job)
-        elif not began and job.start and (job.holds or (job.nodes and job.start < job.end)):
+            yield from self._ended_before(row, job, view)
+            if not jobs.rate[row]:
+                yield from self._start(spec.id, job)
+        elif not began and job.start and (job.runs or (job.nodes and job.start < job.end)):
             yield from self._start(spec.id, job)
         if job.over and not self._is_going_back(row, job):
-            if jobs.rate[row]:
-                yield ending(spec, job, self._asked(row))
-            elif jobs.phase[row] in _LIVE:
-                cause = StopCause.CANCELLED if job.state == "CANCELLED" else StopCause.FAILED
-                yield Stopped(job.end or now, spec.id, cause, requeue=False, detail=f"Slurm: {job.state}")
+            yield from self._end(row, job, now)
+
+    def _end(self, row: int, job: SlurmJob, now: int) -> Iterator[Event]:
+        """Yield the end of a job that is over in Slurm."""
+        jobs = self._snapshot.jobs
+        spec = jobs.spec[row]
+        if jobs.rate[row]:
+            yield ending(spec, job, self._asked(row))
+        elif jobs.phase[row] in _LIVE:
+            cause = StopCause.CANCELLED if job.state == "CANCELLED" else StopCause.FAILED
+            yield Stopped(job.end or now, spec.id, cause, requeue=False, detail=f"Slurm: {job.state}")
 
     def _asked(self, row: int) -> StopCause | None:
         jobs = self._snapshot.jobs
@@ -207,20 +215,31 @@ class Truth:
         if jobs.phase[row] is not Phase.STOPPING:
             yield Stopping(now, spec.id, StopCause.NODE_LOST)
         if job.eligible <= now:
-            yield self._ended_before(row, job, view)
+            yield from self._ended_before(row, job, view)
+        else:
+            self.wanted.add(job.id)
 
-    def _ended_before(self, row: int, job: SlurmJob, view: View) -> Stopped:
-        """Return the end of the run before the present one: a requeue sets the submit time to it."""
+    def _ended_before(self, row: int, job: SlurmJob, view: View) -> Iterator[Stopped]:
+        """Yield the end of the run before the present one, as soon as the accounting tells it.
+
+        Where it does not, the submit time is taken: a requeue sets it anew, when the devices are free.
+        """
         jobs = self._snapshot.jobs
         spec, began = jobs.spec[row], jobs.started[row]
-        run = _run_of(view.past.get(base_id(spec.id), ()), began)
+        run = _run_of(view.past.get(job.id, ()), began)
+        if run is None or not run.end:
+            looks = self._missing[job.id] = self._missing.get(job.id, 0) + 1
+            self.wanted.add(job.id)
+            if looks <= _LOOKS:
+                return
         end = run.end if run is not None and run.end else job.submit
         cause = self._asked(row)
         detail = ""
         if cause is None or cause is StopCause.NODE_LOST:
             cause = StopCause.NODE_LOST
             detail = "Slurm put it back into its queue" + (f" ({run.state})" if run is not None else "")
-        return Stopped(max(end, began), spec.id, cause, requeue=True, detail=detail)
+        self._missing.pop(job.id, None)
+        yield Stopped(max(end, began), spec.id, cause, requeue=True, detail=detail)
 
     def _never_began(self, row: int, job: SlurmJob, now: int) -> Iterator[Event]:
         """Yield that a job which was told to leave before it began is back in the queue, or gone."""
@@ -272,7 +291,7 @@ class Truth:
                 continue
             if self._was_cancelled(job):
                 self.doomed.add(name)
-            elif job.over or job.holds or is_ready(job, now):
+            elif job.over or job.runs or is_ready(job, now):
                 unknown.append(job)
         before = self._known(job.id for job in unknown) if unknown else set()
         for job in unknown:
@@ -308,7 +327,7 @@ class Truth:
             self._seen[job.id] = job.submit  # refused, and the loop's log says why
             return
         self.live[job.id] = row
-        if job.holds and job.start:
+        if job.runs and job.start:
             yield from self._start(name, job)
         elif job.over:
             yield from self._start(name, job)

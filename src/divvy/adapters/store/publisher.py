@@ -44,7 +44,7 @@ class StorePublisher:
         self,
         database: Database,
         planner: str,
-        devices: Callable[[], Devices] | None = None,
+        devices: Callable[[], Devices | None] | None = None,
         period_seconds: float = PERIOD_SECONDS,
     ) -> None:
         self._database = database
