@@ -42,6 +42,23 @@ class HourSums:
             self._inner[last] -= rate * HOUR
         return rate * (end - start)
 
+    def add_many(self, start: Hours, end: Hours, rate: Hours) -> None:
+        """Add many rates, each over its own [start, end)."""
+        start, end = np.maximum(start, self._start), np.minimum(end, self._end)
+        some = start < end
+        start, end, rate = start[some], end[some], rate[some]
+        first, last = start // HOUR - self._first, end // HOUR - self._first
+        one = first == last
+        edge, inner = (np.zeros(len(self._edge), dtype=np.int64) for _ in range(2))
+        np.add.at(edge, first[one], (rate * (end - start))[one])
+        first, last, start, end, rate = (column[~one] for column in (first, last, start, end, rate))
+        np.add.at(edge, first, rate * ((first + 1 + self._first) * HOUR - start))
+        np.add.at(edge, last, rate * (end - (last + self._first) * HOUR))
+        np.add.at(inner, first + 1, rate * HOUR)
+        np.add.at(inner, last, -rate * HOUR)
+        self._edge = (np.array(self._edge, dtype=np.int64) + edge).tolist()
+        self._inner = (np.array(self._inner, dtype=np.int64) + inner).tolist()
+
     def put(self, at: int, amount: int) -> None:
         """Add an amount at an instant of the period."""
         self._edge[at // HOUR - self._first] += amount

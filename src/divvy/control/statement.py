@@ -16,7 +16,7 @@ account are the sums of those of its children, hour by hour (share, capacity and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -87,6 +87,15 @@ class Stint(NamedTuple):
     rate: int
     stop_cause: int | None
     protected_until: int = 0
+
+
+class Blocks(NamedTuple):
+    """Allocated jobs of one leaf as arrays: what each wanted, held or lost over its [start, end) (ms)."""
+
+    account: str
+    start: Hours
+    end: Hours
+    gpus: Hours
 
 
 class Adjustment(NamedTuple):
@@ -241,15 +250,38 @@ def make_statement(
     seen = [occupancy for occupancy in occupancies if book.deliver(occupancy)]
     for adjustment in adjustments:
         book.adjust(adjustment)
-    first, last = start // HOUR, -(-end // HOUR)
-    return Statement(
-        start,
-        end,
-        tuple(max(hour * HOUR, start) for hour in range(first, last)),
-        book.rows(),
-        mean_weight,
-        Sources(tuple(epochs), tuple(capacity), tuple(wanted), tuple(seen)),
-    )
+    sources = Sources(tuple(epochs), tuple(capacity), tuple(wanted), tuple(seen))
+    return Statement(start, end, _hours_of(start, end), book.rows(), mean_weight, sources)
+
+
+def state_blocks(
+    start: int,
+    end: int,
+    epochs: Sequence[Epoch],
+    capacity: Sequence[Capacity],
+    blocks: Mapping[str, Iterable[Blocks]],
+) -> Statement:
+    """Return the statement of many allocated jobs at once, by the same rules.
+
+    Args:
+        start: Begin of the period, ms.
+        end: End of the period, ms.
+        epochs: As for `make_statement`.
+        capacity: As for `make_statement`.
+        blocks: What was wanted (``demand``), useful (``delivered``) and ``lost``.
+    """
+    book = _Book(epochs[-1].tree, start, end, listed=False)
+    book.owe(epochs, capacity)
+    for name, column in blocks.items():
+        for each in column:
+            book.count(name, each)
+    sources = Sources(tuple(epochs), tuple(capacity), (), ())
+    return Statement(start, end, _hours_of(start, end), book.rows(), 1.0, sources)
+
+
+def _hours_of(start: int, end: int) -> tuple[int, ...]:
+    """Return when each hour of a period begins; the first may begin within one."""
+    return tuple(max(hour * HOUR, start) for hour in range(start // HOUR, -(-end // HOUR)))
 
 
 #: Sums that a book keeps per account and hour.
@@ -290,6 +322,11 @@ class _Book:
             total.add(at, capacity[step + 1].at if step + 1 < len(capacity) else self._end, gpus)
         self._capacity = total.hours()
         self._entitled = [np.rint(each).astype(np.int64) for each in entitled]
+
+    def count(self, name: str, blocks: Blocks) -> None:
+        """Count many jobs of a leaf at once."""
+        row = self._tree.row[blocks.account]
+        self._sums[name][row].add_many(blocks.start, blocks.end, blocks.gpus)
 
     def want(self, demand: Demand) -> bool:
         """Count what a job asked for; return whether any of it belongs here."""

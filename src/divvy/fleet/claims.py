@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
 from fnmatch import fnmatchcase
 from typing import Final
 
 from divvy.errors import InputError
-from divvy.fleet.account import AccountTree
+from divvy.fleet.account import AccountSpec, AccountTree, build_tree
 
 #: The account of share 0 that pays for names that nobody claims.
 UNFUNDED: Final = "unfunded"
+
+_STEP: Final = Decimal("0.000000001")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_LENGTH: Final = 63
 
 
 def claimant(name: str, tree: AccountTree) -> str | None:
@@ -74,3 +80,29 @@ def _only(name: str, tree: AccountTree, attempts: Iterable[Sequence[int]]) -> st
         if found:
             return tree.paths[found[0]]
     return None
+
+
+def share_out(weights: Mapping[str, Decimal]) -> tuple[AccountTree, dict[str, str]]:
+    """Return accounts for names that have none, with shares in proportion to weights, and who pays for whom.
+
+    Shares are rounded down; letters that an account may not bear become ``_``.
+    """
+    total = sum(weights.values(), Decimal(0))
+    paid_by: dict[str, str] = {}
+    specs: list[AccountSpec] = []
+    taken: set[str] = set()
+    for name, weight in weights.items():
+        paid_by[name] = safe = _safe(name, taken)
+        taken.add(safe)
+        specs.append(AccountSpec(safe, (100 * weight / total).quantize(_STEP, ROUND_DOWN)))
+    return build_tree(specs), paid_by
+
+
+def _safe(name: str, taken: set[str]) -> str:
+    """Return a name as accounts may bear it, different from those taken."""
+    base = _UNSAFE.sub("_", name)[: _NAME_LENGTH - 4].lstrip("-") or "_"
+    safe, number = base, 1
+    while safe in taken:
+        number += 1
+        safe = f"{base}_{number}"
+    return safe

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, Decimal
-from typing import Final
+from decimal import Decimal
 
 from divvy.errors import InputError
 from divvy.fleet.account import AccountSpec, build_tree
 from divvy.fleet.budget import Budget, Policy
-from divvy.fleet.claims import UNFUNDED, claimant
+from divvy.fleet.claims import UNFUNDED, claimant, share_out
 from divvy.sim.traces.trace import Trace
-
-_STEP: Final = Decimal("0.000000001")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_NAME_LENGTH: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +85,5 @@ def on_clock(budget: Budget, begin: int) -> Budget:
 
 def _flat(names: Iterable[str], weights: list[Decimal], policy: Policy) -> tuple[Budget, Claims]:
     """Return a one-level budget with shares in proportion to weights, rounded down."""
-    total = sum(weights, Decimal(0))
-    paid_by: dict[str, str] = {}
-    specs: list[AccountSpec] = []
-    taken: set[str] = set()
-    for name, weight in zip(names, weights, strict=True):
-        safe = _safe(name, taken)
-        taken.add(safe)
-        paid_by[name] = safe
-        specs.append(AccountSpec(safe, (100 * weight / total).quantize(_STEP, ROUND_DOWN)))
-    return Budget(policy, build_tree(specs)), Claims(paid_by, {})
-
-
-def _safe(name: str, taken: set[str]) -> str:
-    """Return a name as accounts may bear it, different from those taken."""
-    base = _UNSAFE.sub("_", name)[: _NAME_LENGTH - 4].lstrip("-") or "_"
-    safe, number = base, 1
-    while safe in taken:
-        number += 1
-        safe = f"{base}_{number}"
-    return safe
+    tree, paid_by = share_out(dict(zip(names, weights, strict=True)))
+    return Budget(policy, tree), Claims(paid_by, {})

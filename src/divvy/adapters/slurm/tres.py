@@ -50,12 +50,17 @@ class Gpus(NamedTuple):
     @property
     def model(self) -> str:
         """Return the type; several are joined by ``+``; empty where Slurm does not say."""
-        return "+".join(name for name, _ in self.models)
+        return _joined(self.models) if self.models else ""
 
     def times(self, factor: int) -> Gpus:
         """Return the GPUs of so many nodes or tasks."""
         models = tuple((name, count * factor) for name, count in self.models)
         return Gpus(self.total * factor, models, self.shards * factor, self.notes)
+
+
+@lru_cache(maxsize=4096)
+def _joined(models: tuple[tuple[str, int], ...]) -> str:
+    return "+".join(name for name, _ in models)
 
 
 NO_GPUS: Final = Gpus()
