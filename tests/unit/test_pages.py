@@ -21,7 +21,7 @@ BUDGET_FILE = DOCS / "reference" / "budget-file.md"
 README = ROOT / "README.md"
 ROOMS = "|".join(sorted(path.name for path in (ROOT / "src" / "divvy").iterdir() if path.is_dir()))
 #: Verbs that the README says do not exist yet.
-MISSING = ("audit", "serve", "move", "plan", "apply")
+MISSING = ("serve", "move", "plan", "apply")
 
 
 def anchors(page):
@@ -85,7 +85,7 @@ def test_files_named_by_the_architecture_exist():
 def test_the_readme_knows_the_verbs():
     text = README.read_text(encoding="utf-8")
     here = set(verbs())
-    row = next(line for line in text.splitlines() if line.startswith("| `divvy audit`"))
+    row = next(line for line in text.splitlines() if line.startswith("| `divvy ") and "| not yet |" in line)
     assert set(re.findall(r"`divvy (\w+)`", row)) == set(MISSING) - here
     used = {line.split()[1] for line in commands(README) if line.startswith("divvy ")}
     used |= {line.split()[2] for block in blocks(README, "console") for line in block.splitlines()}

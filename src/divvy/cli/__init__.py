@@ -26,7 +26,7 @@ from divvy.errors import DivvyError
 SECTIONS: Final = {
     "Jobs": ("submit", "queue", "explain", "logs", "cancel"),
     "Fleet": ("up", "status", "page", "drain", "token"),
-    "Budgets": ("budget", "statement", "simulate", "replay"),
+    "Budgets": ("budget", "statement", "audit", "simulate", "replay"),
     "Slices and transfers": ("slices", "topo", "route"),
 }
 REST: Final = "More"

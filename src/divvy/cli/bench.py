@@ -29,6 +29,7 @@ BENCHMARKS: Final = {
         "the budget policy beside all baselines, frontiers, sensitivities",
     ),
     "gaming": ("divvy.cli.bench_gaming", "every trick under every policy, beside the honest twin"),
+    "audit": ("divvy.cli.bench_audit", "time and memory of an audit of a million rows of Slurm"),
     "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
 }

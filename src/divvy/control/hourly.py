@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from divvy.units import HOUR
 
 Hours = npt.NDArray[np.int64]
+
+
+class Blocks(NamedTuple):
+    """Allocated jobs of one leaf as arrays: what each wanted, held or lost over its [start, end) (ms)."""
+
+    account: str
+    start: Hours
+    end: Hours
+    gpus: Hours
 
 
 class HourSums:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divvy.control.hourly import HourMarks, Hours, HourSums
+from divvy.control.hourly import Blocks, HourMarks, Hours, HourSums
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.units import HOUR
 
@@ -87,15 +87,6 @@ class Stint(NamedTuple):
     rate: int
     stop_cause: int | None
     protected_until: int = 0
-
-
-class Blocks(NamedTuple):
-    """Allocated jobs of one leaf as arrays: what each wanted, held or lost over its [start, end) (ms)."""
-
-    account: str
-    start: Hours
-    end: Hours
-    gpus: Hours
 
 
 class Adjustment(NamedTuple):
@@ -261,15 +252,7 @@ def state_blocks(
     capacity: Sequence[Capacity],
     blocks: Mapping[str, Iterable[Blocks]],
 ) -> Statement:
-    """Return the statement of many allocated jobs at once, by the same rules.
-
-    Args:
-        start: Begin of the period, ms.
-        end: End of the period, ms.
-        epochs: As for `make_statement`.
-        capacity: As for `make_statement`.
-        blocks: What was wanted (``demand``), useful (``delivered``) and ``lost``.
-    """
+    """Return the statement of many allocated jobs: blocks of ``demand``, ``delivered`` and ``lost``."""
     book = _Book(epochs[-1].tree, start, end, listed=False)
     book.owe(epochs, capacity)
     for name, column in blocks.items():

@@ -89,7 +89,7 @@ def test_owed_and_delivered_hour_by_hour():
     for name, account in by_name.items():
         for key in ("capacity", "demand", "owed", "delivered", "unfunded"):
             assert sum(hour[key] for hour in account["hours"]) == pytest.approx(account[key]), (name, key)
-    assert by_name["lab"]["owed"] == 16 * 4 + 4 * 2  # its own share, with the demand of all below it
+    assert by_name["lab"]["owed"] == 32 + 24  # the sum of its children
     assert [(u["name"], u["jobs"], u["gpu_hours"], u["rows"]["lines"]) for u in found["unclaimed"]] == [
         ("other", 1, 2, ["f0:4"])
     ]
