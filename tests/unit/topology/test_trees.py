@@ -214,3 +214,45 @@ def test_damage_is_refused_or_reported_but_never_crashes(text):
             continue
         assert all(k.a in topo.vertices and k.b in topo.vertices for k in topo.links)
         draw(topo)
+
+
+GPU_AT = '<system version="1"><cpu numaid="0"><pci busid="0000:01:00.0" class="0x030200" {link}>{inside}</pci></cpu></system>'
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            GPU_AT.format(link='link_speed="16 GT/s" link_width="-16"', inside='<gpu dev="0"/>'),
+            "rate-unreadable",
+        ),
+        (GPU_AT.format(link='link_width="wide"', inside='<gpu dev="0"/>'), "rate-unreadable"),
+        (
+            GPU_AT.format(link="", inside='<gpu dev="0"><nvlink target="fffffff:ff:ff.0" count="-4"/></gpu>'),
+            "nvlink-count",
+        ),
+        (
+            GPU_AT.format(link="", inside='<nic><net name="m" speed="-100"/></nic><gpu dev="0"/>'),
+            "rate-unreadable",
+        ),
+        (HWLOC.replace('pci_link_speed="', 'pci_link_speed="-'), "rate-unreadable"),
+        (HWLOC.replace('pci_link_speed="', 'pci_link_speed="nan" x="'), "rate-unreadable"),
+        (
+            "switches: {a: {switches: [b]}, b: {switches: [a]}}\nblocks: [{switch: a, nodes: [n]}]",
+            "switch-circle",
+        ),
+        ('blocks: [{switch: a, nodes: ["n[1-999999999]", m]}]', "node-range"),
+        ('blocks: [{switch: a, nodes: ["n[5-1]", m]}]', "node-range"),
+    ],
+)
+def test_impossible_numbers_are_reported_and_never_become_links(text, code):
+    topo = build([("m", text)])
+    assert code in {f.code for f in topo.findings}
+    assert all(0 < k.gb_per_s < 10_000 for k in topo.links)
+
+
+def test_a_measured_zero_is_no_rate():
+    matrix = "\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tNV4\tX\n"
+    table = "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0      1\n     0 900.0 0.00\n     1 90.0 900.0\n"
+    topo = build([("m", matrix), ("t", table)])
+    assert ("cell-unreadable", "t: row GPU0, column GPU1") in {(f.code, f.where) for f in topo.findings}

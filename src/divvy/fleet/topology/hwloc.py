@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -14,6 +15,7 @@ from divvy.fleet.topology.xmltext import read_xml
 
 _TYPE: Final = re.compile(r"([0-9a-f]{4})\s+\[([0-9a-f]{4}):([0-9a-f]{4})\]", re.IGNORECASE)
 _GPU_NAME: Final = re.compile(r"(?:cuda|nvml|rsmi|opencl\d+d)(\d+)", re.ASCII)
+_AGAIN: Final = "write it again with lstopo --of xml"
 _OPENFABRICS, _NETWORK, _DISK = "3", "2", "0"
 _NVLINK_CARDS: Final = frozenset(card.name for card in CARDS.values() if card.nvlinks)
 _CXL_SIZES: Final = ("CXLRAMSize", "CXLPMEMSize", "Size")  # KiB
@@ -34,7 +36,7 @@ def read_hwloc(name: str, text: str) -> Reading:
             fault,
             "the file is cut off or damaged here; everything before it is used, everything after it "
             "is unknown",
-            "write it again with lstopo --of xml",
+            _AGAIN,
         )
     builder = TreeBuilder(reading)
     numas = _sockets(root, reading)
@@ -42,6 +44,11 @@ def read_hwloc(name: str, text: str) -> Reading:
     _host_bridges(root, None, roots)
     for node in (inner for _, bridge in roots for inner in bridge.walk()):
         node.link_where = name
+    for element in root.iter("object"):
+        speed = element.get("pci_link_speed", "0")
+        if _rate(speed) is None and _rate(speed + "1") is None:
+            text = f"pci_link_speed {speed!r} is no rate; it counts as unknown"
+            reading.warn("rate-unreadable", f"PCI {element.get('pci_busid', '')}", text, _AGAIN)
     number_gpus(node for _, node in roots)
     reading.pci = {node.bus: node for _, bridge in roots for node in bridge.walk() if node.is_device}
     _attach(reading, builder, roots, list(numas))
@@ -90,7 +97,8 @@ def _sockets(root: Element, reading: Reading) -> dict[str, Element]:
     found: dict[str, Element] = {}
     for element in root.iter("object"):
         if element.get("type") == "NUMANode" and "CXL" not in element.get("subtype", "").upper():
-            number = int(element.get("os_index", "0"))
+            index = element.get("os_index", "0")
+            number = int(index) if index.isdecimal() else len(found)
             numa = f"numa{number}"
             memory = element.get("local_memory", "")
             facts = (("memory_bytes", memory),) if memory else ()
@@ -153,15 +161,12 @@ def _node(element: Element) -> PciNode:
     """Return the PCI node of a bridge or device."""
     match = _TYPE.search(element.get("pci_type", ""))
     top, vendor, device = (int(part, 16) for part in match.groups()) if match else (0x0604, 0, 0)
-    try:
-        rate: float | None = float(element.get("pci_link_speed", "0"))
-    except ValueError:
-        rate = 0.0
+    rate = _rate(element.get("pci_link_speed", "0"))
     node = PciNode(
         bus=element.get("pci_busid", "").lower(),
         device_class=top << 8 or 0x068000,  # class 0 is a chipset function from before there were classes
         ids=(vendor, device),
-        gb_per_s=rate or None,
+        gb_per_s=rate,
         link_text=f"pci_link_speed {element.get('pci_link_speed', '')}",
         children=[_node(child) for child in _pci(element)],
     )
@@ -172,6 +177,15 @@ def _node(element: Element) -> PciNode:
     else:
         _devices(element, node)
     return node
+
+
+def _rate(text: str) -> float | None:
+    """Return the number in a text, None where it is none that a rate can be."""
+    try:
+        rate = float(text)
+    except ValueError:
+        return None
+    return rate if 0 < rate < math.inf else None
 
 
 def _devices(element: Element, node: PciNode) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,10 +69,10 @@ def merge(readings: Sequence[Reading]) -> Topology:
         labels |= _overlay_labels(base, matrix, labels, findings)
     _expect_devices(base, findings)
     _complete(base, grace=grace)
-    _drop_dangling(base, findings)
     for reading in readings:
         apply_ports(base, reading, findings)
         apply_measured(base, reading, findings)
+    _drop_dangling(base, findings)
     allowed = apply_peers(base, given)
     computed = tree_labels(base.vertices, base.links, nccl=base.form.startswith("NCCL"))
     pairs = labels if base.labels else (computed | labels if len(base.vertices) < 4096 else labels)
@@ -285,13 +286,18 @@ def _complete(base: Reading, *, grace: bool) -> None:
 
 
 def _drop_dangling(base: Reading, findings: list[Finding]) -> None:
-    """Leave out links to vertices that a damaged file has lost."""
+    """Leave out links to vertices that a damaged file has lost, and links without a rate."""
     lost = [link for link in base.links if not {link.a, link.b} <= base.vertices.keys()]
     for link in lost:
         text = "one end is not in the file; the link is left out"
         findings.append(
             Finding("link-dangling", f"{base.name}: {link.a} - {link.b}", text, "save the file again")
         )
+    for link in base.links:
+        if not 0 < link.gb_per_s < math.inf:
+            text = f"{link.gb_per_s:g} GB/s is no rate ({link.source.text}); the link is left out"
+            findings.append(Finding("rate-unreadable", f"{link.a} - {link.b}", text, "save the file again"))
+            lost.append(link)
     if lost:
         base.links = [link for link in base.links if link not in lost]
 

@@ -19,6 +19,8 @@ from divvy.fleet.topology.speeds import (
 )
 from divvy.fleet.topology.xmltext import read_xml
 
+_MOST_LINKS = 64
+_DUMP = "dump it again with NCCL_TOPO_DUMP_FILE"
 _MATRIX = "add nvidia-smi topo -m of the same machine: divvy topo show FILE.xml MATRIX.txt"
 
 
@@ -74,7 +76,7 @@ def _machine(reading: Reading, machine: str, cpus: list[Element], hints: Mapping
             numa, Kind.NUMA, numa=number if number >= 0 else None, machine=machine, facts=facts
         )
         nodes = [_node(element, reading) for element in cpu.findall("pci")]
-        loose = [PciNode("", ports=_ports(nic)) for nic in cpu.findall("nic")]
+        loose = [PciNode("", ports=_ports(nic, reading)) for nic in cpu.findall("nic")]
         for node in (inner for root in nodes for inner in root.walk()):
             _complete(node, hints)
         trees.append((numa, number if number >= 0 else None, [*nodes, *loose]))
@@ -90,6 +92,9 @@ def _node(element: Element, reading: Reading) -> PciNode:
     """Return the PCI node of an element, with everything below it."""
     bus = element.get("busid", "").lower()
     width, speed = _int(element.get("link_width", ""), 0), element.get("link_speed", "")
+    if width < 0 or (element.get("link_width", "0") or "0") != str(width):
+        text = f"link_width {element.get('link_width')!r} is no number of lanes; it counts as unknown"
+        reading.warn("rate-unreadable", f"pci {bus}", text, _DUMP)
     gpu = element.find("gpu")
     node = PciNode(
         bus=bus,
@@ -98,7 +103,7 @@ def _node(element: Element, reading: Reading) -> PciNode:
         gb_per_s=pcie_gb_per_s(speed, width),
         link_text=f"link_speed {speed}, link_width {width}",
         children=[_node(child, reading) for child in element.findall("pci")],
-        ports=[port for nic in element.findall("nic") for port in _ports(nic)],
+        ports=[port for nic in element.findall("nic") for port in _ports(nic, reading)],
     )
     if gpu is not None:
         number = _int(gpu.get("dev", ""), -1)
@@ -121,11 +126,14 @@ def _complete(node: PciNode, hints: Mapping[str, PciNode]) -> None:
         node.gb_per_s, node.link_text, node.link_where = hint.gb_per_s, hint.link_text, hint.link_where
 
 
-def _ports(nic: Element) -> list[Port]:
+def _ports(nic: Element, reading: Reading) -> list[Port]:
     """Return the ports of a ``nic`` element."""
     ports = []
     for net in nic.findall("net"):
-        speed = _int(net.get("speed", ""), 0)
+        speed = _int(net.get("speed", ""), -1)
+        if speed < 0 and net.get("speed"):
+            text = f"speed {net.get('speed')!r} is no rate in Mb/s; it counts as unknown"
+            reading.warn("rate-unreadable", f"net {net.get('name') or net.get('dev', '')}", text, _DUMP)
         direct = net.get("gdr")
         ports.append(
             Port(
@@ -155,7 +163,10 @@ def _nvlinks(reading: Reading, builder: TreeBuilder, cpus: list[Element], nodes:
         rates[here] = _rate(nodes[bus], gpu, reading.name)
         for link in [*gpu.findall("nvlink"), *gpu.findall("xgmi")]:
             target, count = link.get("target", "").lower(), _int(link.get("count", ""), 0)
-            if target == bus:
+            if not 1 <= count <= _MOST_LINKS:
+                text = f"count {link.get('count')!r} is no number of links; the link is left out"
+                reading.warn("nvlink-count", f"{here} to {target}", text, _MATRIX)
+            elif target == bus:
                 reading.warn(
                     "nvlink-self",
                     f"{here} ({bus})",

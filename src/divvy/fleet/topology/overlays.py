@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from divvy.errors import InputError
@@ -31,6 +33,8 @@ def read_tent(name: str, document: Any) -> Reading:
                 ends = [f"{h}/{pair[f'{side}_dev']}" for h, side in zip(hosts, ("src", "dst"), strict=True)]
                 rate, latency = float(pair["bandwidth"]) / 1000.0, float(pair["latency"])
                 numas = [int(pair[f"{side}_numa"]) for side in ("src", "dst")]
+                if not (0 < rate < math.inf and 0 <= latency < math.inf):
+                    raise ValueError(f"{rate * 1000:g} MB/s in {latency:g} us")  # noqa: TRY301 - one way to report it
             except (KeyError, TypeError, ValueError) as error:
                 reading.warn(
                     "pair-unreadable", where, f"{error!r}; left out", "measure it again with Mooncake's tool"
@@ -118,10 +122,20 @@ def read_bandwidth(name: str, text: str) -> Reading:
                 "measure again",
             )
             continue
-        for column, cell in zip(columns, words[1:], strict=True):
-            if column != words[0] and cell != "N/A":
-                reading.measured[f"GPU{words[0]}", f"GPU{column}"] = float(cell)
+        _measured(reading, words[0], zip(columns, words[1:], strict=True))
     return reading
+
+
+def _measured(reading: Reading, row: str, cells: Iterable[tuple[str, str]]) -> None:
+    """Add a row of a matrix of rates; a cell that is no rate is left out and reported."""
+    for column, cell in cells:
+        if column == row or cell == "N/A":
+            continue
+        if float(cell) > 0:
+            reading.measured[f"GPU{row}", f"GPU{column}"] = float(cell)
+        else:
+            text = f"{cell} GB/s is no measured rate; the cell is left out"
+            reading.warn("cell-unreadable", f"row GPU{row}, column GPU{column}", text, "measure again")
 
 
 def read_node_labels(name: str, document: Any) -> Reading:

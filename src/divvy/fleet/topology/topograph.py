@@ -19,6 +19,7 @@ from divvy.fleet.topology.speeds import NVLINK_C2C_GB_PER_S, PCIE_BOTH_WAYS
 
 _RANGE: Final = re.compile(r"^(.*)\[([^\]]*)\](.*)$")
 _NVL72_NODES = 18
+_MOST_NODES = 10_000
 _X16_GEN5 = 63.015385
 _NIC = 50.0
 UPLINK: Final = Source(Origin.DEFAULT, "uplink not given; a non-blocking tree is assumed")
@@ -79,7 +80,11 @@ def _load(name: str, text: str, reading: Reading) -> Mapping[str, Any]:
 
 
 def expand(text: str) -> list[str]:
-    """Return the names that a host list such as ``node[1101-1118]`` or ``I[21-22,25]`` means."""
+    """Return the names that a host list such as ``node[1101-1118]`` or ``I[21-22,25]`` means.
+
+    Raises:
+        ValueError: If a range runs backwards or is longer than any cluster.
+    """
     match = _RANGE.match(text)
     if match is None:
         return [text]
@@ -88,6 +93,8 @@ def expand(text: str) -> list[str]:
     for part in body.split(","):
         first, dash, last = part.strip().partition("-")
         if dash and first.isdigit() and last.isdigit():
+            if not 0 <= int(last) - int(first) < _MOST_NODES:
+                raise ValueError(f"the range {part.strip()} is empty or longer than {_MOST_NODES} nodes")
             out.extend(f"{head}{n:0{len(first)}d}{tail}" for n in range(int(first), int(last) + 1))
         elif part.strip():
             out.append(f"{head}{part.strip()}{tail}")
@@ -105,8 +112,13 @@ def _block(
     leaf = str(block.get("switch") or "")
     entries = block.get("nodes") or []
     entries = entries if isinstance(entries, list) else [entries]
-    nodes = [node for entry in entries for node in expand(str(entry))]
     where = f"blocks[{position}]"
+    nodes: list[str] = []
+    for entry in entries:
+        try:
+            nodes.extend(expand(str(entry)))
+        except ValueError as error:
+            reading.warn("node-range", f"{where}, {entry}", f"{error}; it is left out", _FIX)
     if not nodes:
         reading.warn("block-empty", where, "the block has no nodes", _FIX)
     notes = block.get("annotations") or block.get("labels")
@@ -185,11 +197,32 @@ def _switches(switches: Mapping[str, Any], below: dict[str, float], reading: Rea
                     f"{child} is named here only; nothing is below it",
                     _FIX,
                 )
+    _circles(children, reading)
     for name, listed in children.items():
         for child in listed:
             rate = weight(child, children, below, frozenset({name}))
             if rate:
                 reading.links.append(Link(child, name, LinkKind.NETWORK, rate, UPLINK, 0.5))
+
+
+def _circles(children: Mapping[str, list[str]], reading: Reading) -> None:
+    """Report switches that are above themselves."""
+    for name in children:
+        if name in _under(name, children):
+            text = f"{name} is above itself; a tree has no circle"
+            reading.warn("switch-circle", f"switches.{name}", text, _FIX)
+
+
+def _under(name: str, children: Mapping[str, list[str]]) -> set[str]:
+    """Return every switch below a switch."""
+    found: set[str] = set()
+    waiting = list(children.get(name, ()))
+    while waiting:
+        child = waiting.pop()
+        if child not in found:
+            found.add(child)
+            waiting.extend(children.get(child, ()))
+    return found
 
 
 def weight(name: str, children: dict[str, list[str]], below: dict[str, float], seen: frozenset[str]) -> float:
