@@ -227,12 +227,20 @@ def test_the_share_of_unallocated_time(pair):
     assert entry["unallocated_share"] == pytest.approx(figure, abs=1e-6)
 
 
+def behind(job, jobs):
+    """Return whether another favoured job of the account, submitted before, was still waiting."""
+    mine = [j for j in jobs[: jobs.index(job)] if j["debug"] and j["account"] == job["account"]]
+    return any((j["starts"] or [math.inf])[0] > job["submit"] for j in mine)
+
+
 def test_waits(pair):
     entry, history = pair
     counted = [j for j in history.jobs.values() if WARMUP_S <= j["submit"] < history.until]
     classes = {
         "all": counted,
         "debug": [j for j in counted if 0 < j["min_runtime"] <= 900 and j["gpus"] <= 8],
+        "debug_favoured": [j for j in counted if j["debug"]],
+        "debug_first": [j for j in counted if j["debug"] and not behind(j, list(history.jobs.values()))],
         "le_15min": [j for j in counted if j["runtime"] <= 900],
         "ge_32gpu": [j for j in counted if j["gpus"] >= 32],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -21,7 +22,7 @@ SCHEMA: Final = "divvy.bench/1"
 
 #: Benchmarks by name: the module with ``rows(*, quick, announce)``, and what it is about. A new one is a
 #: file and a line here. A benchmark that can be run in parts takes ``parts`` too and names them in PARTS; one
-#: that can go on where it stopped takes ``cache``, ``minutes`` and ``seeds`` and says TAKES_CACHE.
+#: that can go on where it stopped takes ``cache``, ``minutes``, ``seeds`` and ``days``; it says TAKES_CACHE.
 BENCHMARKS: Final = {
     "core": ("divvy.cli.bench_core", "replays, the time of a pass, the API, the live system"),
     "budgets": (
@@ -64,6 +65,7 @@ def verb(
     cache: Path | None = typer.Option(None, "--cache", help="Keep finished replays in this directory."),
     minutes: float | None = typer.Option(None, "--minutes", min=0, help="Begin no replay after this long."),
     seeds: int | None = typer.Option(None, "--seeds", min=1, max=100, help="Seeds, where they are drawn."),
+    days: str = typer.Option("", "--days", help="Only these days of a trace, such as 20..41."),
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_truncate: NoTruncate = False,
@@ -72,11 +74,31 @@ def verb(
 
     The first line tells the machine and how busy it was: figures of a busy machine are worse than its best.
     """
-    limits = {"cache": cache, "minutes": minutes, "seeds": seeds}
+    limits = {"cache": cache, "minutes": minutes, "seeds": seeds, "days": _days(days)}
     found = measure(name, quick=quick, parts=part, limits={k: v for k, v in limits.items() if v is not None})
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(found, (f"{row['case']}: {row['measure']}" for row in found["rows"])):
         _print(output, found)
+
+
+def _days(text: str) -> tuple[float, float] | None:
+    """Return the first day and the end of a part of a trace; None for an empty text.
+
+    Raises:
+        InputError: If it is no part.
+    """
+    if not text:
+        return None
+    first, dots, last = text.partition("..")
+    try:
+        start, end = float(first), float(last)
+    except ValueError:
+        start = end = math.nan
+    if not (dots and 0 <= start < end < math.inf):
+        raise InputError.one(
+            "bench-days", f"{text!r} is no part", path="--days", allowed="FROM..TO", fix='such as "20..41"'
+        )
+    return start, end
 
 
 def measure(
@@ -88,7 +110,7 @@ def measure(
         name: The benchmark.
         quick: Whether to stay within a minute.
         parts: Only these parts.
-        limits: ``cache``, ``minutes``, ``seeds`` where given, for benchmarks that take them.
+        limits: ``cache``, ``minutes``, ``seeds``, ``days`` where given, for benchmarks that take them.
 
     Raises:
         NotFoundError: If there is no such benchmark or part; the valid names are listed.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from divvy.cli.bench_core_replay import TRACE, published_rows
 from divvy.cli.bench_row import Row, figure, find_data
@@ -29,7 +29,7 @@ SHAPES: Final = {"29x8": "232 GPUs", "19x8": "152 GPUs"}
 SEEDS: Final = 5
 TAKES_CACHE: Final = True
 #: A part of the trace in which demand exceeds both fleets; what counts of it begins after the warm-up.
-_QUICK: Final = {"days": (20.0, 21.0), "warmup": DAY // 4, "stop": True}
+_QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4, "stop": True}
 _QUICK_SECONDS: Final = 45.0
 _RECLAIM_SHAPE: Final = "8x8"
 
@@ -197,6 +197,7 @@ def rows(
     cache: Path | None = None,
     minutes: float = math.inf,
     seeds: int = SEEDS,
+    days: tuple[float, float] | None = None,
 ) -> Iterator[Row]:
     """Yield every figure of the comparison.
 
@@ -207,6 +208,7 @@ def rows(
         cache: Where finished replays are kept.
         minutes: Time after which no further replay is begun.
         seeds: Seeds of every case.
+        days: Part of the trace, which is replayed to its last submission; None for all of it.
     """
     lines = [
         line
@@ -214,7 +216,12 @@ def rows(
         if not parts or name in parts
         for line in make(1 if quick else seeds)
     ]
-    lines = [_shorten(line) for line in lines] if quick else lines
+    note = ""
+    if quick:
+        lines, note = [_shorten(line, _QUICK) for line in lines], "only a day of the file"
+    elif days is not None:
+        lines = [_shorten(line, {"days": days, "stop": True}) for line in lines]
+        note = f"only days {days[0]:g} to {days[1]:g} of the file, to the last submission"
     file = find_data(TRACE)
     if file is None:
         missing = f"skipped: no ../shared/data/{TRACE} beside the checkout"
@@ -224,20 +231,19 @@ def rows(
         runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce)
         runs.all(_in_order(lines))
         late = "not run: the time was up"
-        quickly = "only a day of the file: it says nothing about the whole" if quick else ""
-        yield from (row for line in lines for row in _rows(line, runs.one, late, quickly))
+        yield from (row for line in lines for row in _rows(line, runs.one, late, note))
     if not parts or "published" in parts:
         yield from published_rows()
 
 
-def _shorten(line: Line) -> Line:
-    """Return a line on a day of the trace."""
+def _shorten(line: Line, part: Mapping[str, Any]) -> Line:
+    """Return a line on a part of the trace; a single day is measured against no target."""
 
     def short(runs: tuple[Experiment, ...]) -> tuple[Experiment, ...]:
-        return tuple(one if one.reclaim else replace(one, **_QUICK) for one in runs)  # type: ignore[arg-type]  # values of these fields
+        return tuple(one if one.reclaim else replace(one, **part) for one in runs)
 
-    unaimed = tuple(aim._replace(target=None) for aim in line.aims)
-    return line._replace(runs=short(line.runs), against=short(line.against), aims=unaimed)
+    aims = line.aims if part is not _QUICK else tuple(aim._replace(target=None) for aim in line.aims)
+    return line._replace(runs=short(line.runs), against=short(line.against), aims=aims)
 
 
 def _in_order(lines: Sequence[Line]) -> list[Experiment]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from divvy.cli.bench_budgets import OWN, POLICIES
 from divvy.cli.bench_core_replay import TRACE
@@ -26,7 +26,7 @@ NODES: Final = "29x8"
 SEEDS: Final = 3
 TAKES_CACHE: Final = True
 _DAYS: Final = (14.0, 35.0)
-_QUICK: Final = {"days": (20.0, 21.0), "warmup": DAY // 4}
+_QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4}
 _QUICK_SECONDS: Final = 45.0
 _TARGET: Final = 0.05
 
@@ -42,6 +42,7 @@ def rows(
     cache: Path | None = None,
     minutes: float = math.inf,
     seeds: int = SEEDS,
+    days: tuple[float, float] = _DAYS,
 ) -> Iterator[Row]:
     """Yield the gain of every trick.
 
@@ -52,59 +53,63 @@ def rows(
         cache: Where finished replays are kept.
         minutes: Time after which no further replay is begun.
         seeds: Seeds of every case.
+        days: Part of the trace.
     """
-    chosen = [PARTS[name] for name in PARTS if not parts or name in parts]
-    count = 1 if quick else seeds
+    base = Game(OWN, 0, NODES, HONEST, "heavy", days=days)
+    if quick:
+        base, seeds = replace(base, **_QUICK), 1
+    matches = [
+        Match(trick, who, alone, policy, tuple(_twins(base, trick, who, policy, seeds, alone=alone)))
+        for who, alone in (PARTS[name] for name in PARTS if not parts or name in parts)
+        for trick in TRICKS
+        for policy in POLICIES
+    ]
     file = find_data(TRACE)
     read: Callable[[Game], Figures | None] = dict[Game, Figures]().get
     missing = f"skipped: no ../shared/data/{TRACE} beside the checkout"
     if file is not None:
         limit = min(minutes * 60, _QUICK_SECONDS) if quick else minutes * 60
         runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce, perform=play)
-        games = [
-            game
-            for seed in range(count)
-            for who, alone in chosen
-            for policy in POLICIES
-            for trick in (HONEST, *TRICKS)
-            for game in (_game(policy, seed, trick, who, alone=alone, quick=quick),)
-        ]
-        runs.all(list(dict.fromkeys(games)))
+        every = dict.fromkeys(game for match in matches for pair in match.games for game in pair)
+        # The first seed of everything before the second of anything, whole accounts before authors.
+        runs.all(sorted(every, key=lambda game: (game.seed, game.alone, game.policy != OWN)))
         read, missing = runs.one, "not run: the time was up"
-    for who, alone in chosen:
-        for trick in TRICKS:
-            for policy in POLICIES:
-                pairs = [
-                    (tricked, honest)
-                    for seed in range(count)
-                    if (tricked := read(_game(policy, seed, trick, who, alone=alone, quick=quick)))
-                    is not None
-                    and (honest := read(_game(policy, seed, HONEST, who, alone=alone, quick=quick)))
-                    is not None
-                ]
-                yield from _gains(policy, trick, who, pairs, missing, alone=alone, quick=quick)
+    for match in matches:
+        pairs = [
+            (tricked, honest)
+            for one, twin in match.games
+            if (tricked := read(one)) is not None and (honest := read(twin)) is not None
+        ]
+        yield from _gains(match, pairs, "" if pairs else missing, quick=quick)
 
 
-def _game(policy: str, seed: int, trick: str, who: str, *, alone: bool, quick: bool) -> Game:
-    """Return a game; the honest twin of an author's trick is that of the account's."""
-    game = Game(policy, seed, NODES, trick, who, alone and trick != HONEST, _DAYS)
-    return replace(game, **_QUICK) if quick else game  # type: ignore[arg-type]  # values of these fields
+class Match(NamedTuple):
+    """A trick of somebody under a policy, and per seed the game and its honest twin."""
+
+    trick: str
+    who: str
+    alone: bool
+    policy: str
+    games: tuple[tuple[Game, Game], ...]
+
+
+def _twins(
+    base: Game, trick: str, who: str, policy: str, seeds: int, *, alone: bool
+) -> Iterator[tuple[Game, Game]]:
+    """Yield games and their twins; the twin of an author's trick is that of the account's."""
+    for seed in range(seeds):
+        honest = replace(base, policy=policy, seed=seed, who=who)
+        yield replace(honest, trick=trick, alone=alone), honest
 
 
 def _gains(
-    policy: str,
-    trick: str,
-    who: str,
-    pairs: Sequence[tuple[Figures, Figures]],
-    missing: str,
-    *,
-    alone: bool,
-    quick: bool,
+    match: Match, pairs: Sequence[tuple[Figures, Figures]], missing: str, *, quick: bool
 ) -> Iterator[Row]:
     """Yield what a trick brought: charged hours, free hours, all hours, slowdown."""
-    label = "author" if alone else "account"
-    case = f"{trick}, by {'the busiest author of ' if alone else ''}{WHO[who]}"
-    notes = [documented(policy)["label"], "only a day of the file" if quick else "", "" if pairs else missing]
+    policy, label = match.policy, "author" if match.alone else "account"
+    case = f"{match.trick}, by {'the busiest author of ' if match.alone else ''}{WHO[match.who]}"
+    days = "{:g} to {:g}".format(*match.games[0][0].days)
+    notes = [documented(policy)["label"], "only a day of the file" if quick else f"days {days}", missing]
     gains: tuple[tuple[str, Callable[[Figures, Figures], float]], ...] = (
         ("useful charged GPU-hours, gain", partial(_hours, label, ("allocated",))),
         ("useful unallocated GPU-hours, gain", partial(_hours, label, ("unallocated",))),

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import typer
 
-from divvy.cli.render import Column, Output, Span, number, percent, seconds
-from divvy.cli.simulate_statement import write_statement
+from divvy.cli.render import Output
+from divvy.cli.simulate_files import Files, read_part
+from divvy.cli.simulate_input import Choice, build_scenarios, read_duration
+from divvy.cli.simulate_print import print_all
+from divvy.cli.simulate_report import write_report
 from divvy.cli.statement_file import check_ending
-from divvy.errors import Fault, InputError
-from divvy.fleet.budget import Budget, Policy, parse_budget
-from divvy.sim.accounts import Claims, claim, equal_shares, shares_by_demand
+from divvy.errors import InputError
 from divvy.sim.compare import Comparison, compare
-from divvy.sim.contract_file import parse_contracts
-from divvy.sim.contracts import ContractRule, Contracts, Declare
-from divvy.sim.engine import Pace
-from divvy.sim.events import event_lines, file_name
 from divvy.sim.measures import window_of
-from divvy.sim.overlay import Overlay
+from divvy.sim.perfetto import MOST_EVENTS
 from divvy.sim.replay import Replay
-from divvy.sim.scenario import Scenario, build_fleet
-from divvy.sim.synthetic import RECLAIM_WINDOW, reclaim_trace, synthetic_trace
-from divvy.sim.traces import FORMATS, read_trace
-from divvy.sim.traces.trace import OnError, Trace
-from divvy.units import parse_duration
-
-BUILT_IN: Final = ("synthetic", "reclaim")
-_BUILT_IN_GPUS: Final = 64
-_BUILT_IN_SHAPE: Final = "8x8"
-_OVERLAYS: Final = ("none", "gangs")
+from divvy.sim.scenario import Scenario
+from divvy.sim.traces import FORMATS
+from divvy.sim.traces.trace import OnError
+from divvy.sim.whatif import SCHEMA as WHATIF
+from divvy.sim.whatif import Arm, Side, side_of, whatif
 
 
 def verb(
@@ -42,7 +36,9 @@ def verb(
     form: str = typer.Option("auto", "--format", help=f"Format of the file: auto, {', '.join(FORMATS)}."),
     gpus: int | None = typer.Option(None, "--gpus", help="Devices; one pooled node without --nodes."),
     nodes: str | None = typer.Option(None, "--nodes", help="KxM: K nodes of M devices, with placement."),
-    accounts: str = typer.Option("equal", "--accounts", help="Budget file (TOML), equal or by-demand."),
+    accounts: list[str] = typer.Option(
+        ["equal"], "--accounts", help="Budget file (TOML), equal or by-demand; several are compared."
+    ),
     policy: str = typer.Option("budget,fairshare,fifo", "--policy", help="Policies, comma-separated."),
     contract: str = typer.Option("honest", "--contract", help="honest, all-cap, zero or a file (TOML)."),
     overlay: str = typer.Option("none", "--overlay", help="gangs: extra gangs of 64 to 128 devices."),
@@ -53,6 +49,10 @@ def verb(
     statement: Path | None = typer.Option(
         None, "--statement", help="Write what was owed and delivered: .csv, .json or .html."
     ),
+    report_to: Path | None = typer.Option(None, "--report", help="Write a report with pictures into here."),
+    perfetto: Path | None = typer.Option(None, "--perfetto", help="Write a trace for Perfetto (.json.gz)."),
+    part: str = typer.Option("", "--perfetto-window", help="Part of it, such as 7d..8d. [what counts]"),
+    most: int = typer.Option(MOST_EVENTS, "--perfetto-events", min=1, help="Most slices in it."),
     on_error: OnError = typer.Option(OnError.FAIL, "--on-error", help="What a malformed row does."),
     as_json: bool = typer.Option(False, "--json", help="Print the report as JSON (divvy.simulate/1)."),
     quiet: bool = typer.Option(False, "-q", "--quiet", help="Print the names of the policies only."),
@@ -60,150 +60,81 @@ def verb(
 ) -> None:
     """Replay a trace under one or more policies, seed by seed on the same workload.
 
-    The scheduler is the one that `divvy up` runs; only clock and engine are simulated.
+    The scheduler is the one that `divvy up` runs; only clock and engine are simulated. Several budgets
+    answer a what-if question: the same jobs under each, paired job by job.
     """
     if statement is not None:
         check_ending(statement, "--statement")
-    scenario = _scenario(trace, form, gpus, nodes, accounts, contract, overlay, checkpoint, on_error)
-    names = tuple(dict.fromkeys(name.strip() for name in policy.split(",") if name.strip()))
-    if not names:
-        raise InputError.one("policy-none", "no policy is named", path="--policy", fix="--policy budget")
-    comparison = Comparison(
-        scenario,
-        names,
-        tuple(range(seeds)),
-        _duration("--warmup", warmup or ("0" if trace == "reclaim" else "7d")),
-        reclaim=trace == "reclaim",
-    )
-    only = len(names) * seeds == 1
-
-    def write(replay: Replay) -> None:
-        _save(replay, comparison, events, statement, only=only)
-
-    with _progress(len(names) * seeds) as told:
-        report = compare(comparison, time.perf_counter, told, write)
-    report = {"schema": report.pop("schema"), "name": trace, **report}
+    files = Files(events, statement, perfetto, report_to, read_part(part), most)
+    choice = Choice(trace, form, gpus, nodes, contract, overlay, checkpoint, on_error)
+    names = _policies(policy)
+    count = read_duration("--warmup", warmup or ("0" if trace == "reclaim" else "7d"))
+    report = _compare(choice, accounts, names, tuple(range(seeds)), count, files)
+    if report_to is not None:
+        write_report(report_to, report, files, shlex.join(["divvy", *sys.argv[1:]]))
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(report, names):
-        _print(output, report)
+        print_all(output, report)
 
 
-def _save(
-    replay: Replay, comparison: Comparison, events: Path | None, statement: Path | None, *, only: bool
-) -> None:
-    """Write the files that were asked for of one replay."""
-    if events is not None:
-        _write(Path(file_name(str(events), replay.policy, replay.seed, only=only)), replay)
-    if statement is not None:
-        last = comparison.scenario.trace.last_submission
-        write_statement(statement, replay, window_of(last, replay.end, comparison.warmup), only=only)
-
-
-def _scenario(
-    trace: str,
-    form: str,
-    gpus: int | None,
-    nodes: str | None,
-    accounts: str,
-    contract: str,
-    overlay: str,
-    checkpoint: str,
-    on_error: OnError,
-) -> Scenario:
-    """Return the scenario that the options describe.
+def _policies(text: str) -> tuple[str, ...]:
+    """Return the names of policies, each once.
 
     Raises:
-        InputError: If an option or a file cannot be used.
+        InputError: If there is none.
     """
-    if trace in BUILT_IN and gpus is None and nodes is None:
-        nodes = _BUILT_IN_SHAPE
-    fleet = build_fleet(gpus, nodes)
-    size = sum(node.gpus for node in fleet)
-    if trace == "synthetic":
-        recorded = synthetic_trace(size)
-    elif trace == "reclaim":
-        recorded = reclaim_trace(size)
-    else:
-        recorded = read_trace(_read(trace, "trace"), form, trace, on_error)
-    if overlay not in _OVERLAYS:
-        raise InputError.one(
-            "overlay-unknown", f"no overlay {overlay!r}", path="--overlay", allowed=", ".join(_OVERLAYS)
-        )
-    budget, claims = _accounts(accounts, recorded)
-    return Scenario(
-        recorded,
-        fleet,
-        budget,
-        claims,
-        _contracts(contract),
-        Pace(_duration("--checkpoint", checkpoint)),
-        Overlay() if overlay == "gangs" else None,
-        RECLAIM_WINDOW if trace == "reclaim" else None,
-    )
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise InputError.one("policy-none", "no policy is named", path="--policy", fix="--policy budget")
+    return names
 
 
-def _accounts(choice: str, trace: Trace) -> tuple[Budget, Claims]:
-    if choice == "equal":
-        return equal_shares(trace, Policy())
-    if choice == "by-demand":
-        return shares_by_demand(trace, Policy())
-    return claim(trace, parse_budget(_text(choice, "budget"), Path(choice).name))
+def _compare(
+    choice: Choice,
+    budgets: list[str],
+    names: tuple[str, ...],
+    seeds: tuple[int, ...],
+    warmup: int,
+    files: Files,
+) -> dict[str, Any]:
+    """Replay everything and return the report: of one budget, or of the question what another would do."""
+    scenarios = build_scenarios(choice, budgets)
+    labels = _labels(budgets)
+    only = len(scenarios) * len(names) * len(seeds) == 1
+    reports: list[dict[str, Any]] = []
+    arms: list[Arm] = []
+    with _progress(len(scenarios) * len(names) * len(seeds)) as told:
+        for scenario, label in zip(scenarios, labels, strict=True):
+            sides: dict[tuple[str, int], Side] = {}
+            comparison = Comparison(scenario, names, seeds, warmup, reclaim=choice.trace == "reclaim")
+
+            def keep(
+                run: Replay,
+                scenario: Scenario = scenario,
+                label: str = label,
+                sides: dict[tuple[str, int], Side] = sides,
+            ) -> None:
+                window = window_of(scenario.trace.last_submission, run.end, warmup)
+                files.save(run, window, label if len(labels) > 1 else "", only=only)
+                sides[run.policy, run.seed] = side_of(run, window)
+
+            begun = None if told is None else partial(told, label)
+            reports.append(compare(comparison, time.perf_counter, begun, keep))
+            arms.append(Arm(label, scenario, sides))
+    if len(arms) == 1:
+        return {"schema": reports[0].pop("schema"), "name": choice.trace, **reports[0]}
+    return {
+        "schema": WHATIF,
+        "name": choice.trace,
+        "reports": [{"accounts": label, **report} for label, report in zip(labels, reports, strict=True)],
+        "whatif": whatif(arms, names, seeds),
+    }
 
 
-def _contracts(choice: str) -> Contracts:
-    if choice in tuple(Declare):
-        return Contracts(ContractRule(declare=Declare(choice)))
-    return parse_contracts(_text(choice, "contract"), Path(choice).name)
-
-
-def _duration(option: str, text: str) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InputError.one("duration", str(error), path=option) from error
-
-
-def _read(name: str, what: str) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        InputError: If it cannot be read; the built-in names are listed too.
-    """
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        allowed = f"a file, or one of {', '.join(BUILT_IN)}" if what == "trace" else "a readable file"
-        raise InputError(
-            f"the {what} cannot be read",
-            [Fault(f"{what}-file", name, error.strerror or str(error), allowed, "check the path")],
-        ) from error
-
-
-def _text(name: str, what: str) -> str:
-    try:
-        return _read(name, what).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError.one(
-            f"{what}-encoding", f"not UTF-8 at byte {error.start}", path=name, allowed="UTF-8"
-        ) from error
-
-
-def _write(path: Path, replay: Replay) -> None:
-    """Write the events of a replay.
-
-    Raises:
-        InputError: If the file cannot be written.
-    """
-    try:
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in event_lines(replay))
-    except OSError as error:
-        raise InputError.one(
-            "events-file",
-            error.strerror or str(error),
-            path=str(path),
-            fix="choose another path for --events",
-        ) from error
+def _labels(budgets: list[str]) -> list[str]:
+    """Return what budgets are called: the file's name, or its path where two files have the same."""
+    short = [Path(name).name for name in budgets]
+    return short if len(set(short)) == len(short) else [name.replace("/", "-") for name in budgets]
 
 
 @contextmanager
@@ -216,103 +147,12 @@ def _progress(replays: int) -> Iterator[Any]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - same
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    done: dict[tuple[str, int], float] = {}
+    done: dict[tuple[str, str, int], float] = {}
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=float(replays))
 
-        def told(policy: str, seed: int, over: int, total: int) -> None:
-            done[policy, seed] = over / max(total, 1)
-            bar.update(task, completed=sum(done.values()), description=f"{policy}, seed {seed}")
+        def told(label: str, policy: str, seed: int, over: int, total: int) -> None:
+            done[label, policy, seed] = over / max(total, 1)
+            bar.update(task, completed=sum(done.values()), description=f"{label}, {policy}, seed {seed}")
 
         yield told
-
-
-_COLUMNS: Final = (
-    Column("POLICY"),
-    Column("PERIOD", right=True),
-    Column("DAY", right=True, drop=4),
-    Column("HOUR", right=True),
-    Column("WORST", right=True),
-    Column("AT 95%", right=True, drop=5),
-    Column("OCCUPANCY", right=True),
-    Column("USEFUL", right=True),
-    Column("WAIT P50", right=True),
-    Column("P90", right=True),
-    Column("DEBUG P90", right=True, drop=3),
-    Column("LARGE P90", right=True, drop=2),
-    Column("PREEMPTED", right=True),
-    Column("LOST", right=True),
-    Column("SECONDS", right=True, drop=1),
-)
-
-
-def _print(output: Output, report: dict[str, Any]) -> None:
-    """Print the report for people."""
-    trace, fleet, screen = report["trace"], report["fleet"], output.screen
-    screen.line(
-        f"{trace['jobs']} jobs over {trace['days']:.1f} days on {fleet['gpus']} GPUs in {fleet['nodes']} "
-        f"node(s), {trace['demand_over_supply']:.1f}x demand; contracts {report['contract']}, "
-        f"{len(report['seeds'])} seed(s)"
-    )
-    for text in _warnings(report):
-        screen.line(Span(text, "yellow"))
-    for fault in trace["faults"]:
-        screen.line(f"  {fault}")
-    screen.table(_COLUMNS, [_row(entry) for entry in report["policies"]])
-    screen.line(
-        Span(
-            "PERIOD, DAY, HOUR: delivered over owed, capped so. OCCUPANCY, USEFUL: while contended. "
-            "More with --json.",
-            "dim",
-        )
-    )
-    for entry in report["policies"]:
-        if "reclaim" in entry:
-            found = entry["reclaim"]
-            got, least = (percent(found[key], 1) for key in ("delivered_over_entitlement", "others_minimum"))
-            screen.line(
-                f"{entry['policy']}: the idle account got {got} of its week; no other held less than {least} "
-                "of its share in any hour"
-            )
-
-
-def _warnings(report: dict[str, Any]) -> Iterator[str]:
-    """Yield what a reader must know before believing the figures."""
-    trace = report["trace"]
-    yield from (f"note: {note}" for note in trace["notes"])
-    if trace["declared_above_cap"]:
-        yield f"{trace['declared_above_cap']} jobs declare more than the cap on minimum runtimes; it was cut"
-    if report["unclaimed"]:
-        listed = ", ".join(f"{name} ({count} jobs)" for name, count in report["unclaimed"].items())
-        yield f"no account claims: {listed}; they were run unfunded"
-    if report["overlay"] != "none" and not report["policies"][0]["wait_seconds"]["overlay"]["n"]:
-        yield "no gang of the overlay was submitted in the window; the fleet or the trace is too small for it"
-    for entry in report["policies"]:
-        name, left = entry["policy"], entry["never_started"]
-        if left and "reclaim" not in entry:
-            yield f"{name}: {left:g} jobs never started; too large, or of a model that the fleet lacks?"
-        if entry["refused"]:
-            yield f"{name}: the state refused {len(entry['refused'])} events: {entry['refused'][0]}"
-    if trace["skipped"]:
-        yield f"{trace['skipped']} malformed rows were left out:"
-
-
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    owed, waits = entry["delivered_over_owed"], entry["wait_seconds"]
-    return (
-        entry["policy"],
-        number(owed["period"], 3),
-        number(owed["day"], 3),
-        number(owed["hour"], 3),
-        number(entry["worst_account"]["period"], 3),
-        "{}/{}".format(*entry["accounts_at_95"]),
-        number(entry["occupancy_while_contended"], 3),
-        number(entry["useful_occupancy_while_contended"], 3),
-        seconds(waits["all"]["p50"]),
-        seconds(waits["all"]["p90"]),
-        seconds(waits["debug"]["p90"]),
-        seconds(waits["ge_32gpu"]["p90"]),
-        number(entry["preemptions"], 0),
-        percent(entry["lost_fraction"], 2),
-        number(entry["wall_seconds"], 1),
-    )

@@ -35,6 +35,7 @@ def event_lines(replay: Replay) -> Iterator[str]:
         elif entry is Entry.SUBMIT:
             line = _line(replay.workload.submit[subject], "submit", known[subject])
             line["runtime"] = replay.workload.runtime[subject] / SECOND
+            line["debug"] = replay.workload.debug[subject]
         else:
             job = known[record.job[subject]]
             line = _started(record, subject, job) if entry is Entry.START else _ended(record, subject, job)

@@ -119,6 +119,7 @@ class _Columns:
         self.submit = ints(replay.workload.submit)
         self.first_start = ints(record.first_start)
         self.there = there
+        self.end = replay.end
         over = ints(record.over)
         self.finished = over != OPEN
         self.over = np.where(self.finished, over, replay.end)
@@ -277,11 +278,14 @@ def _waits(replay: Replay, columns: _Columns, window: Window) -> dict[str, Waits
     counted = columns.there & (columns.submit >= window.start) & (columns.submit < window.end)
     wait = np.where(columns.first_start == OPEN, np.inf, (columns.first_start - columns.submit) / SECOND)
     declared = columns.min_runtime
+    favoured = np.asarray(replay.workload.debug, dtype=bool)
     classes = {
         "all": np.ones(len(wait), dtype=bool),
         "debug": (declared > 0)
         & (declared <= policy.debug_max_min_runtime)
         & (columns.gpus <= policy.debug_max_gpus),
+        "debug_favoured": favoured,
+        "debug_first": favoured & ~_behind_their_like(columns, favoured),
         "le_15min": columns.runtime <= 15 * MINUTE,
         "ge_32gpu": columns.gpus >= 32,
         "overlay": columns.overlay,
@@ -291,3 +295,16 @@ def _waits(replay: Replay, columns: _Columns, window: Window) -> dict[str, Waits
         chosen = wait[counted & members]
         result[name] = Waits(quantile(chosen, 0.5), quantile(chosen, 0.9), int(chosen.size))
     return result
+
+
+def _behind_their_like(columns: _Columns, favoured: np.ndarray) -> np.ndarray:
+    """Return which favoured jobs found another one of their account waiting when they were submitted."""
+    behind = np.zeros(len(favoured), dtype=bool)
+    for account in np.unique(columns.account[favoured]):
+        rows = np.flatnonzero(favoured & columns.there & (columns.account == account))
+        latest = OPEN
+        for row in rows.tolist():  # in order of submission
+            first, submit = int(columns.first_start[row]), int(columns.submit[row])
+            behind[row] = latest > submit
+            latest = max(latest, columns.end if first == OPEN else first)
+    return behind

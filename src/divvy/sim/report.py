@@ -54,7 +54,7 @@ def policies(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         }
         entry["runs"] = [{"seed": outcome.seed, **run} for outcome, run in zip(mine, runs, strict=True)]
         entries.append(entry)
-    return [_finite(entry) for entry in entries]
+    return [finite(entry) for entry in entries]
 
 
 def paired(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def paired(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
                     "n": len(gaps),
                 }
             )
-    return [_finite(row) for row in rows]
+    return [finite(row) for row in rows]
 
 
 def flat_figures(outcome: Outcome) -> dict[str, float]:
@@ -205,9 +205,10 @@ def _plain(number: float) -> float | None:
     return number if isinstance(number, int) else round(number, _DIGITS)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a document as JSON can hold it: null for what is infinite or not defined, rounded."""
     if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: finite(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return _plain(value) if isinstance(value, float) else value

@@ -13,7 +13,7 @@ from divvy.sim.accounts import Claims
 from divvy.sim.contracts import Contracts, Workload, draw
 from divvy.sim.engine import Pace
 from divvy.sim.overlay import Overlay, add_gangs
-from divvy.sim.traces.trace import CapacityChange, Trace
+from divvy.sim.traces.trace import CapacityChange, Trace, TraceJob
 from divvy.units import MINUTE
 
 POOL: Final = "pool"
@@ -54,11 +54,15 @@ class Scenario:
         """Return the fleet at the beginning and its later changes, in order of time."""
         return [*(CapacityChange(0, node) for node in self.nodes), *self.trace.capacity]
 
+    def jobs(self, seed: int) -> tuple[TraceJob, ...]:
+        """Return the jobs as the trace has them, with the gangs that a seed lays over them."""
+        if self.overlay is None:
+            return self.trace.jobs
+        return add_gangs(self.trace, self.overlay, self.gpus, seed)
+
     def workload(self, seed: int) -> Workload:
         """Return the jobs with the contracts that a seed draws; the same for every policy."""
-        jobs = self.trace.jobs
-        if self.overlay is not None:
-            jobs = add_gangs(self.trace, self.overlay, self.gpus, seed)
+        jobs = self.jobs(seed)
         return draw(jobs, self.claims.paid_by, self.contracts, self.budget.policy, self.pace.checkpoint, seed)
 
 

@@ -129,9 +129,9 @@ def test_a_trick_changes_what_the_tricker_submits_and_nothing_of_others(file, tr
 def test_gains_are_taken_against_the_twin():
     twin = {"account.allocated": 80.0, "account.unallocated": 20.0, "account.slowdown": 4.0}
     one = {"account.allocated": 90.0, "account.unallocated": 5.0, "account.slowdown": 2.0}
-    rows = list(
-        bench_gaming._gains("budget", "all HIGH", "heavy", [(one, twin)], "", alone=False, quick=False)
-    )
+    game = Game("budget", 0, "2x8", "all HIGH", "heavy")
+    match = bench_gaming.Match("all HIGH", "heavy", False, "budget", ((game, game),))
+    rows = list(bench_gaming._gains(match, [(one, twin)], "", quick=False))
     gains = {row["measure"]: (row["value"], row["met"]) for row in rows}
     assert gains["useful charged GPU-hours, gain"] == (0.1, False)
     assert gains["useful unallocated GPU-hours, gain"] == (-0.15, None)
