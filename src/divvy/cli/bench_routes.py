@@ -317,7 +317,8 @@ def _speed(*, quick: bool) -> Iterator[Row]:
         for _ in range(3):
             clocked("online plan", partial(_place_all, ways, finder, known, batch, order))
         clocked("batch program", partial(plan_batch, ways, finder, batch))
-    note = "routes known; interval is least and most; the target is for the wall clock of an idle machine"
+    notes = {"online plan": "routes known", "batch program": "with its search for routes"}
+    rest = "interval is least and most; the target is for the wall clock of an idle machine"
     for (measure, clock), times in spans.items():
         limit = 5.0 if measure == "online plan" else 100.0
         middle, span, count = statistics.median(times), (min(times), max(times)), len(times)
@@ -333,7 +334,7 @@ def _speed(*, quick: bool) -> Iterator[Row]:
             met=met,
             interval=span,
             n=count,
-            note=note,
+            note=f"{notes[measure]}; {rest}",
         )
 
 

@@ -56,7 +56,7 @@ def explain(
     from divvy.planners.transfers.bound import bound  # noqa: PLC0415 - same
     from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - same
     from divvy.planners.transfers.plan import Transfer, resolve  # noqa: PLC0415 - same
-    from divvy.sim.flows.compare import run  # noqa: PLC0415 - same
+    from divvy.sim.flows.compare import both_ways, run  # noqa: PLC0415 - same
     from divvy.sim.flows.document import explain_document  # noqa: PLC0415 - same
 
     try:
@@ -76,7 +76,9 @@ def explain(
         )
     plan, outcome, split = run(ways, finder, [transfer], "divvy")
     least = bound(ways, finder, [transfer], split)
-    document = explain_document(ways, finder, transfer, plan, outcome, least) | {"costs": measured}
+    document = explain_document(
+        ways, finder, transfer, plan, outcome, least, both_ways_s=both_ways(ways, finder, transfer)
+    ) | {"costs": measured}
     out = Output(as_json=as_json, quiet=False)
     if not out.machine(document, []):
         show_explanation(out, document)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from divvy.cli.render import Cell, Column, Output, Span
+from divvy.cli.wide import wide_table
 
 _TIMES = {2: "twice", 3: "three times", 4: "four times"}
 
@@ -40,6 +41,8 @@ def show_explanation(out: Output, document: dict[str, Any]) -> None:
         f" at {document['gb_per_s']:.4g} GB/s; real machines take {seconds(low)} to {seconds(high)}; ",
         f"limited by {document['bottleneck']}; {document['of_bound']:.3f} of the bound",
     )
+    if document["both_ways_s"] > 1.05 * document["predicted_s"]:
+        write(f"{seconds(document['both_ways_s'])} while as many bytes go the other way")
     for route in document["routes"]:
         write()
         packed = ", pieces gathered first" if route["coalesced"] else ""
@@ -131,7 +134,7 @@ def show_comparison(out: Output, document: dict[str, Any], names: list[str], cha
         [Span("geometric mean", "bold"), *(_ratio(document["geomean"].get(planner)) for planner in names)]
     )
     out.screen.line(Span("makespan over bound", "bold"), Span(f"  transfers {document['transfers']}", "dim"))
-    out.screen.table([Column("topology"), *(Column(name, right=True) for name in names)], rows)
+    wide_table(out.screen, [Column("topology"), *(Column(name, right=True) for name in names)], rows)
     for row in document["unplanned"]:
         who = " ".join(word for word in (row["topology"], row["planner"], row["transfer"]) if word)
         out.screen.line(Span(f"{who}: ", "yellow"), Span(row["reason"], "dim"))

@@ -10,6 +10,7 @@ import typer
 
 from divvy.cli.render import Cell, Column, Output, Span
 from divvy.cli.topo_input import load, read_text
+from divvy.cli.wide import wide_table
 from divvy.errors import EXIT_FAILED, InputError
 from divvy.fleet.topology.graph import Finding, Kind, Topology
 from divvy.fleet.topology.words import LABELS
@@ -147,7 +148,7 @@ def _matrix(out: Output, topo: Topology) -> None:
             label = "X" if a == b else topo.label(a, b) or "?"
             cells.append(Span(label, _style(label)))
         rows.append(cells)
-    out.screen.table([Column(""), *(Column(name) for name in devices)], rows)
+    wide_table(out.screen, [Column(""), *(Column(name) for name in devices)], rows)
     seen = {"NV#" if label.startswith("NV") else label for label in topo.pairs.values()}
     words = [f"{label} {text}" for label, text in LABELS.items() if label in seen]
     if any(topo.label(a, b) is None for a in devices for b in devices if a != b):

@@ -212,7 +212,7 @@ def test_documents_name_edges_shares_and_reasons():
     row = plan_document(ways, finder, batch, made, outcome, least)["transfers"][0]
     assert sum(route["share"] for route in row["routes"]) == pytest.approx(1.0)
     assert {"a": "sw0", "b": "hb0", "times": 2} in row["routes"][0]["edges"]
-    told = explain_document(ways, finder, batch[0], made, outcome, least)
+    told = explain_document(ways, finder, batch[0], made, outcome, least, both_ways_s=1.0)
     low, high = told["expected_s"]
     assert told["predicted_s"] < low < high
     assert any(c["chosen"] for c in told["candidates"])

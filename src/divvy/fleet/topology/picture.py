@@ -17,17 +17,21 @@ _BOX: Final = 60.0
 _HIGH: Final = 34.0
 _LOW: Final = 20.0
 _GAP: Final = 34.0
+_WIDE: Final = 40
+_PLURAL: Final = {Kind.NIC: "NICs", Kind.STORAGE: "drives", Kind.PCI: "devices"}
 _TREE: Final = frozenset({LinkKind.PCIE, LinkKind.HOST, LinkKind.C2C, LinkKind.CXL})
 _MESH: Final = frozenset({LinkKind.NVLINK, LinkKind.XGMI})
 
 
 @dataclass(slots=True)
 class _Layout:
-    """Where each vertex stands: centre, top, width."""
+    """Where each vertex stands: centre, top, width; what is drawn once for several that are alike."""
 
     x: dict[str, float] = field(default_factory=dict)
     y: dict[str, float] = field(default_factory=dict)
     width: dict[str, float] = field(default_factory=dict)
+    several: dict[str, int] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
 
 
 def draw(topo: Topology) -> str:
@@ -37,6 +41,7 @@ def draw(topo: Topology) -> str:
         return draw_cluster(topo)
     children = _children(topo)
     layout, bars = _Layout(), _Bars()
+    _gather(topo, children, layout)
     cursor = 60.0
     for numa in [v.id for v in topo.of_kind(Kind.NUMA)]:
         start = cursor
@@ -53,11 +58,12 @@ def draw(topo: Topology) -> str:
     canvas = Canvas(max(cursor + 26, 640), bars.height)
     canvas.title(f"{topo.name}")
     for link in topo.links:
-        _edge(canvas, topo, link, layout, bars)
+        if link.a not in layout.hidden:
+            _edge(canvas, topo, link, layout, bars)
     for link in mesh:
         _arc(canvas, link, layout, bars)
     for vertex in topo.vertices.values():
-        if vertex.id in layout.x and vertex.kind is not Kind.MEMORY:
+        if vertex.id in layout.x and vertex.id not in layout.hidden and vertex.kind is not Kind.MEMORY:
             _vertex(canvas, topo, vertex.id, layout, bars)
     place_legend(canvas, topo)
     return canvas.text()
@@ -106,6 +112,26 @@ def _children(topo: Topology) -> dict[str, list[str]]:
             seen.add(link.a)
             out[link.b].append(link.a)
     return out
+
+
+def _gather(topo: Topology, children: dict[str, list[str]], layout: _Layout) -> None:
+    """On a wide machine draw NICs or drives that hang on one place with equal rates as one box."""
+    if sum(len(below) for below in children.values()) <= _WIDE:
+        return
+    rates: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for link in topo.links:
+        rates[link.a].append((str(link.kind), round(link.gb_per_s, 1)))
+    for below in children.values():
+        alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
+        for child in below:
+            vertex = topo.vertices[child]
+            if vertex.kind in _PLURAL and not children.get(child):
+                alike[vertex.kind, vertex.model, *rates[child]].append(child)
+        for first, *others in alike.values():
+            if others:
+                layout.several[first] = 1 + len(others)
+                layout.hidden.update(others)
+        below[:] = [child for child in below if child not in layout.hidden]
 
 
 def _leaves(vertex: str, children: dict[str, list[str]]) -> list[str]:
@@ -183,5 +209,7 @@ def _vertex(canvas: Canvas, topo: Topology, name: str, layout: _Layout, bars: _B
         canvas.box(x, y, _BOX, _HIGH if word else _LOW, fill, stroke, escape(name), word)
     else:
         words = vertex.model or (vertex.name if vertex.name != vertex.id else "")
+        if name in layout.several:
+            words, name = f"{name} ...", f"{layout.several[name]} {_PLURAL.get(vertex.kind, 'devices')}"
         canvas.box(x, y, _BOX, _HIGH, fill, stroke, escape(name), escape(words[:14]))
     canvas.bars(topo, bars.fabric, bars.plane, bars.span)

@@ -12,6 +12,20 @@ from divvy.fleet.topology.words import COLOURS, STROKES
 
 _FONT: Final = "font-family='Inter,Segoe UI,Helvetica,Arial,sans-serif'"
 _INK: Final = "#263238"
+
+FIT: Final = "style='max-width:100%;height:auto'"
+#: The same picture for readers whose system is dark: colours are turned by the reader's own program.
+DARK: Final = (
+    "<style>@media (prefers-color-scheme: dark) {"
+    " rect[fill='white'] { fill: #101418 }"
+    " rect[rx='7'] { fill: #1e262c }"
+    " text { stroke: none }"
+    " text[fill='#263238'] { fill: #eceff1 }"
+    " text[fill='#546e7a'], text[fill='#607d8b'] { fill: #b0bec5 }"
+    " text[font-weight], text[font-size='11.5'] { filter: brightness(1.9) }"
+    " circle { fill-opacity: 0.7 }"
+    " line[stroke='#eceff1'] { stroke: #37474f } }</style>"
+)
 _NAMES: Final = {
     "nvlink": "NVLink",
     "xgmi": "XGMI",
@@ -154,7 +168,8 @@ class Canvas:
         size = f"width='{wide}' height='{high}' viewBox='0 0 {wide} {high}'"
         return "\n".join(
             [
-                f"<svg xmlns='http://www.w3.org/2000/svg' {size} role='img'>",
+                f"<svg xmlns='http://www.w3.org/2000/svg' {size} {FIT} role='img'>",
+                DARK,
                 "<rect width='100%' height='100%' fill='white'/>",
                 *self._links,
                 *self._boxes,

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from divvy.fleet.topology.svg import DARK, FIT
+
 _FONT: Final = "font-family='Inter,Segoe UI,Helvetica,Arial,sans-serif'"
 _INK: Final = "#263238"
 _OWN: Final = "#2e7d32"
@@ -42,7 +44,8 @@ def _frame(title: str, rows: int, most: float, body: list[str]) -> str:
     )
     words = "makespan over the bound, logarithmic; 1 is perfect"
     head = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' {size} role='img'>",
+        f"<svg xmlns='http://www.w3.org/2000/svg' {size} {FIT} role='img'>",
+        DARK,
         "<rect width='100%' height='100%' fill='white'/>",
         heading,
         f"<text x='20' y='50' {_FONT} font-size='12' fill='#607d8b'>{words}</text>",

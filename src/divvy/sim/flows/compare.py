@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,17 @@ def run(
     else:
         plan = PLANNERS[planner](ways, finder, transfers, seed)
     return plan, simulate(ways, plan.flows, keep_pieces=keep_pieces, incast=incast), split
+
+
+def both_ways(ways: Roads, finder: Finder, transfer: Transfer) -> float:
+    """Return when a transfer and its mirror image have both ended, as a ring of two sends them.
+
+    Where bytes that go one way cross a link up and down (staging below one PCIe switch), this shows what
+    one direction alone does not: the link carries both crossings of both.
+    """
+    back = replace(transfer, id=f"{transfer.id} back", source=transfer.target, target=transfer.source)
+    kept, _ = reachable(finder, [transfer, back])
+    return run(ways, finder, kept, "divvy")[1].makespan_s
 
 
 def compare(

@@ -150,9 +150,26 @@ def _rejected(
 
 
 def explain_document(
-    ways: Roads, finder: Finder, transfer: Transfer, plan: RoutePlan, outcome: Outcome, bound_s: float
+    ways: Roads,
+    finder: Finder,
+    transfer: Transfer,
+    plan: RoutePlan,
+    outcome: Outcome,
+    bound_s: float,
+    *,
+    both_ways_s: float,
 ) -> dict[str, Any]:
-    """Return how one transfer should go, what limits it, and every other way with its predicted time."""
+    """Return how one transfer should go, what limits it, and every other way with its predicted time.
+
+    Args:
+        ways: The roads.
+        finder: Their candidates.
+        transfer: The transfer.
+        plan: Its plan.
+        outcome: What came of it.
+        bound_s: The bound.
+        both_ways_s: When it ends if as many bytes go the other way at the same time.
+    """
     document = plan_document(ways, finder, [transfer], plan, outcome, bound_s)
     row = document["transfers"][0]
     told = [
@@ -170,6 +187,7 @@ def explain_document(
         "label": ways.topo.label(transfer.source, transfer.target),
         "routes": row["routes"],
         "predicted_s": row["finish"],
+        "both_ways_s": both_ways_s,
         "expected_s": [row["finish"] * low, row["finish"] * high],
         "gb_per_s": transfer.size_bytes / GB / row["finish"],
         "bottleneck": row["bottleneck"],
