@@ -214,10 +214,7 @@ def _placements() -> Iterator[Row]:
     )
     plan = plan_tiers(tiers, access)
     yield from _beside("memory tiers", plan, "mean_read_s", "400 GB, reads by 1/rank")
-    note = "6 times the capacity; latency of one access, by analysis"
-    yield _row("memory tiers", "TopKV (claim)", "CXL latency over NVMe latency", 1 / 86, "ratio", note)
-    note = "latencies assumed here: 1.2 and 90 us"
-    yield _row("memory tiers", "model", "CXL latency over NVMe latency", 1.2e-6 / 90e-6, "ratio", note)
+    yield from _latencies()
     claim = "here with the bytes of a piece"
     yield _row(
         "memory tiers",
@@ -235,6 +232,14 @@ def _placements() -> Iterator[Row]:
             "seconds",
             f"{plan['figure']['descriptors']} descriptors a rank",
         )
+
+
+def _latencies() -> Iterator[Row]:
+    """Yield TopKV's claim for CXL memory, beside the latencies assumed here."""
+    measure = "CXL latency over NVMe latency"
+    note = "6 times the capacity; latency of one access, by analysis"
+    yield _row("memory tiers", "TopKV (claim)", measure, 1 / 86, "ratio", note)
+    yield _row("memory tiers", "model", measure, 1.2e-6 / 90e-6, "ratio", "assumed here: 1.2 and 90 us")
 
 
 def _beside(case: str, plan: dict[str, Any], key: str, note: str) -> Iterator[Row]:
