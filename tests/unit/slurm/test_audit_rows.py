@@ -486,6 +486,45 @@ def test_all_files_that_cannot_be_read_are_told_at_once():
     assert [fault.path for fault in error.value.faults] == ["f1", "f2"]
 
 
+def test_rows_are_not_merged_into_one_that_happens_to_fit():
+    found = read(table(row("1", elapsed="-1:00:00"), row("-5"), row("2")))
+    assert column(found, "job") == ["2"]
+    assert codes(found) == [(2, "value-unreadable"), (3, "job-id")]
+
+
+def test_line_ends_of_old_and_documents_that_are_too_deep():
+    assert column(read(table(row("1"), row("2")).replace("\n", "\r")), "job") == ["1", "2"]
+    with pytest.raises(InputError, match="cannot be audited"):
+        read("[" * 100_000)
+    broken = read('{"jobs": [{"job_id": 1, "job_state": "PENDING"}, ' + "[" * 100_000)
+    assert column(broken, "job") == ["1"] and codes(broken) == [(1, "json-broken")]
+
+
+def test_records_of_json_with_values_of_the_wrong_kind():
+    odd = [
+        {"job_id": [1], "job_state": "PENDING"},
+        {"job_id": 2, "job_state": {"a": 1}},
+        {"job_id": 3, "job_state": "PENDING", "submit_time": "x"},
+        {"job_id": 4, "time": {"start": -5, "end": 3}, "state": {"current": ["COMPLETED"]}},
+        {"job_id": 5, "time": {"start": 1e400}, "state": {"current": ["RUNNING"]}},
+        {
+            "job_id": 6,
+            "time": {"submission": 1747754676},
+            "state": {"current": ["PENDING"]},
+            "tres": 7,
+            "steps": {},
+            "array": [],
+        },
+    ]
+    found = read(json.dumps({"jobs": odd}))
+    assert column(found, "job") == ["6"]
+    assert [code for _, code in codes(found)] == [
+        "value-unreadable",
+        "state-unknown",
+        *["value-unreadable"] * 3,
+    ]
+
+
 def test_many_rows_of_the_same_fault_keep_their_lines():
     found = read(table(*[row("1", state="FOO")] * 10_050))
     assert found.tally.skipped == 10_050 and len(found.warnings) == 10_001

@@ -287,6 +287,8 @@ def _own_warnings(read: Accounting, runs: Runs, supply: Supply) -> Iterator[Warn
     if supply.source == FROM_NODES and supply.peak > supply.gpus:
         text = f"jobs held {supply.peak} GPUs at once, and the nodes in the files have {supply.gpus}"
         yield Warned(0, 0, "capacity-exceeded", text)
+    if not read.tally.read:
+        yield Warned(0, 0, "no-rows", "the files hold no row")
     if not len(runs.payer) and len(read.jobs):
         yield Warned(0, 0, "no-gpus", f"none of {len(read.jobs)} jobs held or asked for a GPU")
     if len(runs.payer) and not runs.started.any():

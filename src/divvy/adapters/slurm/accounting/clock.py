@@ -56,7 +56,7 @@ class Clock:
         if zone:
             try:
                 self._zone = ZoneInfo(zone)
-            except (OSError, ValueError) as error:
+            except (KeyError, OSError, ValueError) as error:
                 raise InputError.one(
                     "zone-unknown",
                     f"no time zone {zone!r}",

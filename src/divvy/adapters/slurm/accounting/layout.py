@@ -110,6 +110,9 @@ _EXIT: Final = re.compile(r"(?:\d+:\d+)?", re.ASCII)
 _TRES: Final = re.compile(r"[\w/:.\-@]+=[^|\n]*|", re.ASCII)
 _COMMAND: Final = re.compile(r"$|(?:[^\s|]*/)?(?:sbatch|srun|salloc|scrontab)\b")
 _UNLIKELY: Final = 4
+#: A name of an account or user may hold a separator or two, but never lines.
+_DEAR: Final = 4
+_FEW: Final = 2
 _NODES: Final = re.compile(r"[^\s|]*|None assigned|\([^|\n]*\)")
 
 Valid = Callable[[str], bool]
@@ -212,6 +215,16 @@ class Layout:
             return line.count(self.separator) >= len(self.names) - 1
         return (bool(found) or len(self.names) == 1) and bool(head) and first(head)
 
+    def is_row_but_for_its_id(self, line: str) -> bool:
+        """Return whether a line is a whole row with an id that is none."""
+        pieces = line.split(self.separator)
+        places = [self.index[name] for name in ("jobid", "jobidraw") if name in self.index]
+        if len(pieces) != len(self.names):
+            return False
+        for place in places:
+            pieces[place] = "1"
+        return self.fits(pieces)
+
     def fits(self, pieces: Sequence[str]) -> bool:
         """Return whether every piece can stand in its column."""
         return len(pieces) == len(self.names) and all(
@@ -257,10 +270,14 @@ class Layout:
             after: dict[int, tuple[int, tuple[str, ...]]] = {}
             for used, (cost, done) in best.items():
                 most = extra - used if self._cost[place] else 0
+                if self._cost[place] >= _DEAR:
+                    most = min(most, _FEW)
                 for more in range(most + 1):
                     begin = place + used
                     value = self.separator.join(pieces[begin : begin + more + 1])
                     if valid is not None and not valid(value):
+                        continue
+                    if "\n" in value and self._cost[place] >= _DEAR:
                         continue
                     price = cost + (self._cost[place] if more else 0)
                     if place == command and _COMMAND.match(value) is None:

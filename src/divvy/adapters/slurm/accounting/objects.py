@@ -72,8 +72,8 @@ def job_of(record: Any, line: int, file: int, clock: Clock) -> Raw:
         )
     except RowError:
         raise
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        word = "state-unknown" if "state" in str(error) else "value-unreadable"
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
+        word = "state-unknown" if "state of Slurm" in str(error) else "value-unreadable"
         raise RowError(word, f"job {job}: {error}") from error
 
 

@@ -200,7 +200,7 @@ class _Reader:
 
 def _head_lines(source: Source) -> list[str]:
     """Return the whole lines at the beginning of a file."""
-    lines = [line.rstrip("\r") for line in source.head.removeprefix("\ufeff").split("\n")]
+    lines = [line.rstrip("\r") for line in re.split(r"\r?\n|\r(?!\n)", source.head.removeprefix("\ufeff"))]
     return lines if source.whole_head or len(lines) == 1 else lines[:-1]
 
 
@@ -208,7 +208,7 @@ def _parsed(line: str) -> Any:
     """Return the value of a line of JSON, None where it is none."""
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -37,10 +37,11 @@ class Source:
         self._bytes: BinaryIO = io.BufferedReader(_Again(head, whole))
         self.head = head.decode(self._encoding, errors="replace")
         self.whole_head = len(head) < HEAD_BYTES
+        self._old_ends = "\n" not in self.head and "\r" in self.head
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield every line without its end, with its number from 1."""
-        if self._encoding == "utf-16":
+        if self._encoding == "utf-16" or self._old_ends:
             for number, line in enumerate(self._text(), 1):
                 yield number, line.rstrip("\r\n")
             return

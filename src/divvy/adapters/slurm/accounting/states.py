@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from divvy.control.audit.jobs import Fate
 
@@ -65,7 +64,7 @@ def state_of(text: str) -> str:
     raise ValueError(f"{text!r} is no state of Slurm")
 
 
-def state_among(names: str | Sequence[str]) -> str:
+def state_among(names: Any) -> str:
     """Return the state of a job in JSON: a word up to 23.02, later a list with flags behind it.
 
     Raises:
@@ -73,6 +72,6 @@ def state_among(names: str | Sequence[str]) -> str:
     """
     if isinstance(names, str):
         return state_of(names)
-    if not names:
-        raise ValueError("no state is named")
+    if not isinstance(names, list) or not names:
+        raise ValueError(f"{names!r} is no state of Slurm")
     return state_of(str(names[0]))

@@ -105,10 +105,10 @@ def _items(buffer: _Buffer, kind: str) -> Iterator[Found | Broken]:
             return
         try:
             value, end = decode(buffer.text, place)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             buffer.skip(place)
             place = 0
-            if len(buffer.text) < _LARGEST and buffer.fill():
+            if isinstance(error, ValueError) and len(buffer.text) < _LARGEST and buffer.fill():
                 continue
             buffer.broken = True
             yield Broken(buffer.line, f"the document cannot be read from here on: {error}")

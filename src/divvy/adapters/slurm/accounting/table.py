@@ -67,7 +67,7 @@ class TableReader:
         """Read all lines."""
         separator, width = self._layout.separator, len(self._layout.names)
         for number, line in lines:
-            if self._pending and self._layout.begins(line):
+            if self._pending and (self._layout.begins(line) or self._layout.is_row_but_for_its_id(line)):
                 self._give_up()
             if not self._pending:
                 pieces = line.split(separator)
