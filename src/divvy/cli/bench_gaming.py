@@ -30,6 +30,23 @@ _QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4}
 _QUICK_SECONDS: Final = 45.0
 _TARGET: Final = 0.05
 
+
+class Player(NamedTuple):
+    """A contender: a policy, and what is set in it."""
+
+    name: str
+    policy: str
+    settings: tuple[tuple[str, float], ...] = ()
+
+
+#: Every policy as it comes, and ours with what a budget may add against those who hold on to devices.
+PLAYERS: Final = (
+    *(Player(name, name) for name in POLICIES),
+    Player(f"{OWN}, protection_price 2", OWN, (("protection_price", 2.0),)),
+    Player(f"{OWN}, protection_cap 1", OWN, (("protection_cap", 1.0),)),
+)
+_HOLDING: Final = ("all 8 h", "sleepers", "own-swap chains")
+
 #: Parts by name: whose trick it is.
 PARTS: Final = {f"{who}-{by}": (who, by == "author") for who in WHO for by in ("account", "author")}
 
@@ -59,10 +76,11 @@ def rows(
     if quick:
         base, seeds = replace(base, **_QUICK), 1
     matches = [
-        Match(trick, who, alone, policy, tuple(_twins(base, trick, who, policy, seeds, alone=alone)))
+        Match(trick, who, alone, player, tuple(_twins(base, trick, who, player, seeds, alone=alone)))
         for who, alone in (PARTS[name] for name in PARTS if not parts or name in parts)
         for trick in TRICKS
-        for policy in POLICIES
+        for player in PLAYERS
+        if not player.settings or trick in _HOLDING
     ]
     file = find_data(TRACE)
     read: Callable[[Game], Figures | None] = dict[Game, Figures]().get
@@ -72,7 +90,9 @@ def rows(
         runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce, perform=play)
         every = dict.fromkeys(game for match in matches for pair in match.games for game in pair)
         # The first seed of everything before the second of anything, whole accounts before authors.
-        runs.all(sorted(every, key=lambda game: (game.seed, game.alone, game.policy != OWN)))
+        runs.all(
+            sorted(every, key=lambda game: (game.seed, game.alone, game.policy != OWN, bool(game.settings)))
+        )
         read, missing = runs.one, "not run: the time was up"
     for match in matches:
         pairs = [
@@ -89,16 +109,16 @@ class Match(NamedTuple):
     trick: str
     who: str
     alone: bool
-    policy: str
+    player: Player
     games: tuple[tuple[Game, Game], ...]
 
 
 def _twins(
-    base: Game, trick: str, who: str, policy: str, seeds: int, *, alone: bool
+    base: Game, trick: str, who: str, player: Player, seeds: int, *, alone: bool
 ) -> Iterator[tuple[Game, Game]]:
     """Yield games and their twins; the twin of an author's trick is that of the account's."""
     for seed in range(seeds):
-        honest = replace(base, policy=policy, seed=seed, who=who)
+        honest = replace(base, policy=player.policy, settings=player.settings, seed=seed, who=who)
         yield replace(honest, trick=trick, alone=alone), honest
 
 
@@ -106,10 +126,14 @@ def _gains(
     match: Match, pairs: Sequence[tuple[Figures, Figures]], missing: str, *, quick: bool
 ) -> Iterator[Row]:
     """Yield what a trick brought: charged hours, free hours, all hours, slowdown."""
-    policy, label = match.policy, "author" if match.alone else "account"
+    player, label = match.player, "author" if match.alone else "account"
     case = f"{match.trick}, by {'the busiest author of ' if match.alone else ''}{WHO[match.who]}"
     days = "{:g} to {:g}".format(*match.games[0][0].days)
-    notes = [documented(policy)["label"], "only a day of the file" if quick else f"days {days}", missing]
+    notes = [
+        documented(player.policy)["label"],
+        "only a day of the file" if quick else f"days {days}",
+        missing,
+    ]
     gains: tuple[tuple[str, Callable[[Figures, Figures], float]], ...] = (
         ("useful charged GPU-hours, gain", partial(_hours, label, ("allocated",))),
         ("useful unallocated GPU-hours, gain", partial(_hours, label, ("unallocated",))),
@@ -119,13 +143,15 @@ def _gains(
     for measure, gain in gains:
         values = [gain(*pair) for pair in pairs]
         sound = [value for value in values if math.isfinite(value)]
-        aimed = policy == OWN and not quick and "unallocated" not in measure and "in all" not in measure
+        aimed = (
+            player.policy == OWN and not quick and "unallocated" not in measure and "in all" not in measure
+        )
         yield figure(
             case,
             measure,
             fmean(sound) if sound else None,
             "",
-            contender=policy,
+            contender=player.name,
             interval=interval(sound) if len(sound) > 1 else None,
             n=len(sound),
             target=_TARGET if aimed else None,

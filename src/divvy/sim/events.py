@@ -62,6 +62,7 @@ def _started(record: Recorder, run: int, job: dict[str, Any]) -> dict[str, Any]:
     line = _line(record.start[run], "start", job)
     line["protected"] = record.protected[run]
     line["nodes"] = dict(record.placement[run])
+    line["restore"] = record.restore[run] / SECOND
     return line
 
 

@@ -75,10 +75,15 @@ def part_of(trace: Trace, days: tuple[float, float]) -> Trace:
     return replace(trace, jobs=tuple(job._replace(submit=job.submit - start) for job in jobs), capacity=())
 
 
+def policy_of(settings: tuple[tuple[str, float], ...]) -> Policy:
+    """Return the policy with some settings changed."""
+    changes: dict[str, Any] = dict(settings)
+    return replace(Policy(), **changes)
+
+
 def scenario_of(experiment: Experiment, trace: Trace) -> Scenario:
     """Return what an experiment replays, of a trace of which the days are already taken."""
-    changes: dict[str, Any] = dict(experiment.settings)
-    policy = replace(Policy(), **changes)
+    policy = policy_of(experiment.settings)
     nodes = build_fleet(None, experiment.nodes)
     if experiment.reclaim:
         return reclaim_scenario(nodes, policy)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from divvy.planners.jobs.registry import create
 from divvy.sim.accounts import equal_shares
-from divvy.sim.experiment import part_of
+from divvy.sim.experiment import part_of, policy_of
 from divvy.sim.recorder import OPEN
 from divvy.sim.replay import Replay, replay
 from divvy.sim.scenario import Scenario, build_fleet
@@ -41,6 +41,7 @@ class Game:
         alone: Whether only the account's busiest author plays it; else all of them.
         days: First day and end of the part of the trace; (0, 0) for all of it.
         warmup: What counts for nothing at the beginning, ms.
+        settings: Settings of the budget policy that differ from the defaults.
     """
 
     policy: str
@@ -51,6 +52,7 @@ class Game:
     alone: bool = False
     days: tuple[float, float] = (0, 0)
     warmup: int = 7 * DAY
+    settings: tuple[tuple[str, float], ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return the description as plain values."""
@@ -59,14 +61,15 @@ class Game:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Game:
         """Return the game that `to_document` wrote."""
-        return cls(**{**document, "days": tuple(document["days"])})
+        settings = tuple((name, value) for name, value in document["settings"])
+        return cls(**{**document, "days": tuple(document["days"]), "settings": settings})
 
 
 def play(game: Game, trace: Trace, stopwatch: Callable[[], float]) -> dict[str, float]:
     """Return what the account and its busiest author got: hours, free hours, slowdown; and the time taken."""
     begin = stopwatch()
     part = part_of(trace, game.days)
-    budget, claims = equal_shares(part)
+    budget, claims = equal_shares(part, policy_of(game.settings))
     scenario = Scenario(part, build_fleet(None, game.nodes), budget, claims, until=part.last_submission)
     honest = scenario.workload(game.seed)
     demand = part.gpu_time()

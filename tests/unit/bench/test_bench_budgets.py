@@ -39,7 +39,9 @@ def experiment(**changes):
 def test_a_description_survives_as_plain_values():
     one = experiment(settings=(("floor", 0.5), ("max_min_runtime", HOUR)), days=(0, 1), gangs=True)
     assert Experiment.from_document(json.loads(json.dumps(one.to_document()))) == one
-    game = Game("kai", 1, "2x8", "all HIGH", "heavy", alone=True, days=(0, 1), warmup=HOUR)
+    game = Game(
+        "kai", 1, "2x8", "all HIGH", "heavy", alone=True, days=(0, 1), warmup=HOUR, settings=(("floor", 0.5),)
+    )
     assert Game.from_document(json.loads(json.dumps(game.to_document()))) == game
 
 
@@ -130,7 +132,7 @@ def test_gains_are_taken_against_the_twin():
     twin = {"account.allocated": 80.0, "account.unallocated": 20.0, "account.slowdown": 4.0}
     one = {"account.allocated": 90.0, "account.unallocated": 5.0, "account.slowdown": 2.0}
     game = Game("budget", 0, "2x8", "all HIGH", "heavy")
-    match = bench_gaming.Match("all HIGH", "heavy", False, "budget", ((game, game),))
+    match = bench_gaming.Match("all HIGH", "heavy", False, bench_gaming.PLAYERS[0], ((game, game),))
     rows = list(bench_gaming._gains(match, [(one, twin)], "", quick=False))
     gains = {row["measure"]: (row["value"], row["met"]) for row in rows}
     assert gains["useful charged GPU-hours, gain"] == (0.1, False)
