@@ -12,7 +12,7 @@ from divvy.cli.render import Output
 from divvy.cli.route_inputs import Costs, batch, ways_of
 from divvy.cli.route_replan import replan
 from divvy.cli.route_serving import experts, layout, overlap, pair, tiers
-from divvy.cli.topo_input import each, load
+from divvy.cli.topo_input import each, load, write_text
 from divvy.errors import DivvyError, Fault, InputError
 from divvy.units import BYTES_HELP, parse_bytes
 
@@ -55,7 +55,7 @@ def explain(
     from divvy.cli.route_view import show_explanation  # noqa: PLC0415 - planners load numpy
     from divvy.planners.transfers.bound import bound  # noqa: PLC0415 - same
     from divvy.planners.transfers.candidates import Finder  # noqa: PLC0415 - same
-    from divvy.planners.transfers.plan import Transfer, resolve  # noqa: PLC0415 - same
+    from divvy.planners.transfers.plan import MOST_BYTES, Transfer, resolve  # noqa: PLC0415 - same
     from divvy.sim.flows.compare import both_ways, run  # noqa: PLC0415 - same
     from divvy.sim.flows.document import explain_document  # noqa: PLC0415 - same
 
@@ -63,8 +63,9 @@ def explain(
         count = int(size) if size.isdigit() else parse_bytes(size)
     except ValueError as error:
         raise InputError.one("bytes", str(error), path="--bytes", allowed=BYTES_HELP) from error
-    if count < 1:
-        raise InputError.one("bytes", f"{size!r} is nothing to move", path="--bytes", allowed=BYTES_HELP)
+    if not 1 <= count <= MOST_BYTES:
+        text = f"{size!r} is nothing to move" if count < 1 else f"{size!r} is more than 1 EiB"
+        raise InputError.one("bytes", text, path="--bytes", allowed=BYTES_HELP)
     ways, measured = ways_of(topo, peer=not no_p2p, costs=costs)
     finder = Finder(ways)
     transfer = resolve(ways, [Transfer("t0", source, target, count, descriptors=descriptors)])[0]
@@ -124,9 +125,8 @@ def plan(
     least = bound(ways, finder, kept, split)
     document = plan_document(ways, finder, kept, made, outcome, least, refused) | {"costs": measured}
     if rates is not None:
-        with rates.open("w", encoding="utf-8") as file:
-            for line in rate_lines(ways, kept, made.flows, outcome):
-                file.write(json.dumps(line) + "\n")
+        lines = (json.dumps(line) + "\n" for line in rate_lines(ways, kept, made.flows, outcome))
+        write_text(rates, "".join(lines), "--rates")
     out = Output(as_json=as_json, quiet=False)
     if not out.machine(document, []):
         show_plan(out, document)
@@ -214,10 +214,9 @@ def _plot(folder: Path, document: dict[str, Any]) -> list[Path]:
     """Write the charts of a comparison."""
     from divvy.sim.flows.charts import charts  # noqa: PLC0415 - only --plot pays for it
 
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in charts(document).items():
         path = folder / name
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text, "--plot")
         written.append(path)
     return written

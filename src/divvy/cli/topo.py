@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from divvy.cli.render import Cell, Column, Output, Span
-from divvy.cli.topo_input import load, read_text
+from divvy.cli.topo_input import load, read_text, write_text
 from divvy.cli.wide import wide_table
 from divvy.errors import EXIT_FAILED, InputError
 from divvy.fleet.topology.graph import Finding, Kind, Topology
@@ -49,7 +49,7 @@ def show(
     if svg is not None:
         from divvy.fleet.topology.picture import draw  # noqa: PLC0415 - only a picture pays for it
 
-        svg.write_text(draw(topo), encoding="utf-8")
+        write_text(svg, draw(topo), "--svg")
     out = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     devices = topo.of_kind(Kind.GPU, Kind.NIC) or topo.of_kind(Kind.NODE)
     if out.machine(topo.to_json(), [v.id for v in devices]):

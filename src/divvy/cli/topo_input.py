@@ -9,7 +9,7 @@ from pathlib import Path
 
 from divvy.errors import Fault, InputError, NotFoundError
 from divvy.fleet.topology.graph import Topology
-from divvy.fleet.topology.read import build, kind_of
+from divvy.fleet.topology.read import ALLOWED, build, kind_of
 
 _MOST_BYTES = 64 * 1024 * 1024
 
@@ -31,6 +31,20 @@ def read_text(path: Path) -> str:
         return path.read_bytes().decode("utf-8", errors="replace")
     except OSError as error:
         raise InputError.one("unreadable", f"{path}: {error.strerror}", path=str(path)) from error
+
+
+def write_text(path: Path, text: str, option: str) -> None:
+    """Write a file; directories above it are made.
+
+    Raises:
+        InputError: If it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fix = "give a path that you may write"
+        raise InputError.one("unwritable", f"{path}: {error.strerror}", path=option, fix=fix) from error
 
 
 def load(paths: Sequence[Path], *, peer: bool = True) -> Topology:
@@ -62,7 +76,13 @@ def each(path: Path) -> Iterator[tuple[str, Path]]:
     if not path.is_dir():
         yield path.name, path
         return
+    found = False
     for file in sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".")):
         if file.suffix.lower() in (".md", ".png", ".svg", ".pdf") or not kind_of(read_text(file)):
             continue
+        found = True
         yield str(file.relative_to(path)), file
+    if not found:
+        raise InputError.one(
+            "inputs-missing", f"{path} holds no topology input", path="--topo", allowed=ALLOWED
+        )

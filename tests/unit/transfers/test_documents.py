@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from divvy.cli import app
+from divvy.errors import DivvyError
 from divvy.service.schemas.published import published
 
 MATRIX = """\
@@ -83,3 +84,35 @@ def test_explain_shows_that_a_pix_pair_without_peer_to_peer_is_slower_than_a_sys
     assert pix["both_ways_s"] > sys["both_ways_s"]
     staged = next(c for c in pix["candidates"] if c["kind"] == "host-staged")
     assert max(e["times"] for e in staged["edges"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("topo show m.txt --svg m.txt/x.svg", "unwritable"),
+        ("route plan --topo m.txt --transfers t.json --rates m.txt/x", "unwritable"),
+        ("route compare --topo m.txt --transfers t.json --planners topkv --plot m.txt/x", "unwritable"),
+        ("route plan --topo m.txt --transfers random:n=2,seed=-1", "random-batch"),
+        ("route plan --topo m.txt --transfers random:n=2,spread=inf", "random-batch"),
+        ("route plan --topo m.txt --transfers random:n=2.5", "random-batch"),
+        ("route explain --topo m.txt --from GPU0 --to GPU1 --bytes 0", "bytes"),
+        ("route explain --topo m.txt --from GPU0 --to GPU1 --bytes -1", "bytes"),
+        ("route explain --topo m.txt --from GPU0 --to GPU1 --bytes 99999999TB", "bytes"),
+        ("route explain --topo m.txt --from GPU0 --to GPU0", "transfer"),
+        ("route explain --topo m.txt --from GPU0 --to GPU9", "place-unknown"),
+        (
+            "route overlap --topo m.txt --model llama-3-8b --prompt 8 --prefill-ms 9 --from GPU9",
+            "place-unknown",
+        ),
+        ("route compare --topo empty --transfers random:n=2", "inputs-missing"),
+        ("route replan --topo m.txt --transfers t.json --link GPU0,GPU9=1 --at 1ms", "link-unknown"),
+        ("route replan --topo m.txt --transfers t.json --link GPU0 --at 1ms", "link"),
+        ("route replan --topo m.txt --transfers t.json --link GPU0,sw0=1 --at soon", "moment"),
+        ("route explain --topo m.txt --from GPU0 --to GPU1 --costs t.json", "costs"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_a_code(here, words, code):
+    (here / "empty").mkdir()
+    done = CliRunner().invoke(app, words.split())
+    assert isinstance(done.exception, DivvyError), done.output
+    assert done.exception.code == code

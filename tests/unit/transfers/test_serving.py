@@ -194,3 +194,41 @@ def test_without_cxl_in_the_picture_the_tier_is_assumed_and_says_so():
     assert "cxl" not in {t.name for t in tiers_of(topo, {"hbm": 1, "host": 1, "cxl": -1, "nvme": 1})}
     tiers = tiers_of(topo, {"hbm": 1, "host": 1, "cxl": 10, "nvme": 1})
     assert "default" in next(t for t in tiers if t.name == "cxl").source
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"id": "a", "reads": "x"},
+        {"id": "a", "reads": -1},
+        {"id": "a", "reads": float("nan")},
+        {"id": "a", "bytes": -5},
+        {"id": "a", "bytes": True},
+        {"hash_ids": 3},
+        None,
+        1.5,
+    ],
+)
+def test_entries_that_are_no_access_are_told(entry):
+    with pytest.raises(InputError) as caught:
+        read_access("a.json", [{"id": "b"}, entry], 1e9)
+    assert caught.value.faults[0].path.startswith("a.json:[1]")
+
+
+def test_sizes_may_be_text_and_all_may_be_zero():
+    access = read_access("a", [{"id": "x", "bytes": "3GB"}, {"id": "y", "bytes": "1GB"}], 8e9)
+    assert access.sizes == {"x": 6e9, "y": 2e9}
+    assert read_access("a", [{"id": "x", "bytes": 0}], 8e9).sizes == {"x": 8e9}
+    with pytest.raises(InputError):
+        read_access("a", [{"id": "x"}], 0.0)
+
+
+@pytest.mark.parametrize("document", [[1], {"layers": None, "kv_heads": 1, "head_dim": 1}])
+def test_files_that_are_no_shape_are_refused(document):
+    with pytest.raises(InputError):
+        shape_of("shape.json", document)
+
+
+def test_a_negative_number_of_experts_is_refused():
+    with pytest.raises(InputError):
+        shape_of("experts=-5,layers=1,kv_heads=1,head_dim=1")

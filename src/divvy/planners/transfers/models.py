@@ -98,6 +98,8 @@ def shape_of(text: str, document: Mapping[str, Any] | None = None) -> Shape:
         raise InputError.one(
             "model-unknown", f"no model {text!r}", path="--model", allowed=", ".join(SHAPES), fix=allowed
         )
+    if document is not None and not isinstance(document, Mapping):
+        raise InputError.one("model-shape", f"{text!r} holds no object", path="--model", allowed=allowed)
     pairs = (
         document
         if document is not None
@@ -114,14 +116,15 @@ def shape_of(text: str, document: Mapping[str, Any] | None = None) -> Shape:
             numbers.get("head_dim", latent) if latent else numbers["head_dim"],
             **{k: v for k, v in numbers.items() if k not in ("layers", "heads", "kv_heads", "head_dim")},
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError.one(
             "model-shape", f"{text!r}: {error} is missing or no number", path="--model", allowed=allowed
         ) from error
-    if min(shape.layers, shape.heads, shape.kv_heads, shape.head_dim, shape.bytes_per_value) < 1:
+    sizes = (shape.layers, shape.heads, shape.kv_heads, shape.head_dim, shape.bytes_per_value)
+    if min(sizes) < 1 or min(shape.latent, shape.experts, shape.top_k, shape.hidden, shape.moe_layers) < 0:
         raise InputError.one(
             "model-shape",
-            f"{text!r}: layers, heads and sizes are at least 1",
+            f"{text!r}: layers, heads and sizes are at least 1, the rest at least 0",
             path="--model",
             allowed=allowed,
         )

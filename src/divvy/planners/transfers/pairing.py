@@ -166,12 +166,19 @@ def read_requests(name: str, document: Any, ways: Roads) -> Work:
             continue
         source = place(entry.get("from"), f"{where}.from", source=True)
         hashes = tuple(str(b) for b in blocks)
-        requests.append(
-            Request(str(entry.get("id", f"r{i}")), source, each, hashes, int(entry.get("descriptors", 1)))
-        )
+        pieces = entry.get("descriptors", 1)
+        if isinstance(pieces, bool) or not isinstance(pieces, int) or pieces < 1:
+            faults.append(
+                Fault("request", f"{where}.descriptors", f"{pieces!r} is no whole number of at least 1")
+            )
+            continue
+        requests.append(Request(str(entry.get("id", f"r{i}")), source, each, hashes, pieces))
     if not targets or not (requests or faults):
         faults.append(Fault("request", name, "there are no targets or no requests"))
     held = body.get("cached") or {}
+    if not isinstance(held, dict) or not all(isinstance(b, list) for b in held.values()):
+        faults.append(Fault("request", f"{name}:cached", "it is no object of lists of hashes by target"))
+        held = {}
     cached = {place(t, f"{name}:cached", source=False): frozenset(map(str, b)) for t, b in held.items()}
     if faults:
         raise InputError(f"{name} cannot be paired", faults)

@@ -15,7 +15,7 @@ from divvy.planners.transfers.experts import Fleet
 from divvy.planners.transfers.models import Shape
 from divvy.planners.transfers.overlap import Pipe
 from divvy.planners.transfers.plan import Transfer, resolve
-from divvy.planners.transfers.roads import roads
+from divvy.planners.transfers.roads import Roads, roads
 from divvy.planners.transfers.tiers import Tier
 
 _HBM_GB_PER_S = {
@@ -124,6 +124,15 @@ def _cxl(topo: Topology, finder: Finder, gpu: str, room: int, host: float) -> Ti
     return Tier("cxl", room if room >= 0 else size, 1.2e-6, rate, f"route from {names} to the GPU")
 
 
+def _rank(ways: Roads, gpus: list[str], text: str, *, is_source: bool) -> int:
+    """Return the position of the GPU that a text means."""
+    name = ways.end(text, source=is_source)
+    if name not in gpus:
+        path = "--from" if is_source else "--to"
+        raise InputError.one("place-unknown", f"{text!r} is no GPU", path=path, allowed=", ".join(gpus[:24]))
+    return gpus.index(name)
+
+
 def pipe_of(
     topo: Topology, shape: Shape, prompt: int, tp: int, streams: int, source: str, target: str
 ) -> Pipe:
@@ -135,12 +144,8 @@ def pipe_of(
     gpus = [v.id for v in topo.of_kind(Kind.GPU)]
     ranks = tp or max(1, min(4, len(gpus) // 2, shape.kv_heads if not shape.latent else 4))
     ways = roads(topo)
-    first = gpus.index(ways.end(source, source=True)) if source and topo.resolve(source) in gpus else 0
-    second = (
-        gpus.index(ways.end(target, source=False))
-        if target and topo.resolve(target) in gpus
-        else first + ranks
-    )
+    first = _rank(ways, gpus, source, is_source=True) if source else 0
+    second = _rank(ways, gpus, target, is_source=False) if target else first + ranks
     if len(gpus) < 2 or max(first, second) + ranks > len(gpus) or abs(first - second) < ranks:
         raise InputError.one(
             "too-few-places",

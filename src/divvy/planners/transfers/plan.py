@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from divvy.errors import Fault, InputError
 from divvy.planners.transfers.roads import Path
 from divvy.units import parse_bytes, parse_duration
+
+MOST_BYTES: Final = 2**60
+_MOST_SECONDS: Final = 1e10
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +164,9 @@ def _bytes(value: Any, where: str, faults: list[Fault]) -> int:
     """Return bytes from a number or text."""
     try:
         size = parse_bytes(value) if isinstance(value, str) and not value.isdigit() else int(value)
-        if isinstance(value, bool) or size <= 0:
-            raise ValueError(f"{value!r} is not a positive number of bytes")  # noqa: TRY301 - one way to report it
-    except (TypeError, ValueError) as error:
+        if isinstance(value, bool) or not 0 < size <= MOST_BYTES:
+            raise ValueError(f"{value!r} is not a number of bytes from 1 to 1 EiB")  # noqa: TRY301 - one way to report it
+    except (TypeError, ValueError, OverflowError) as error:
         faults.append(
             Fault("transfer", where, str(error), "a positive number of bytes, or text such as 1.3GB")
         )
@@ -175,7 +178,7 @@ def _seconds(value: Any, where: str, faults: list[Fault]) -> float:
     """Return seconds from a number or a duration."""
     try:
         seconds = parse_duration(value) / 1000.0 if isinstance(value, str) else float(value)
-        if isinstance(value, bool) or not 0 <= seconds < float("inf"):
+        if isinstance(value, bool) or not 0 <= seconds < _MOST_SECONDS:
             raise ValueError(f"{value!r} is not a time in seconds")  # noqa: TRY301 - one way to report it
     except (TypeError, ValueError) as error:
         faults.append(Fault("transfer", where, str(error), "seconds as a number, or text such as 20ms"))

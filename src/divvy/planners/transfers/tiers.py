@@ -7,15 +7,18 @@ densest pieces (reads per byte) up is optimal for a placement that stays; the bo
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from divvy.errors import InputError
+from divvy.errors import Fault, InputError
+from divvy.units import parse_bytes
 
 GB = 1e9
 _MOST_SHOWN = 2000
+_FORM = '[{"id", "reads", "bytes"?}], a list of ids, or lines with hash_ids (Mooncake trace)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +74,11 @@ def read_access(name: str, lines: Sequence[Any], working_set_bytes: float) -> Ac
     order: list[str] = []
     sizes: dict[str, float] = {}
     reads: dict[str, float] = {}
-    for entry in lines:
-        if isinstance(entry, dict) and "hash_ids" in entry:
-            order.extend(str(i) for i in entry["hash_ids"])
-        elif isinstance(entry, dict) and "id" in entry:
-            key = str(entry["id"])
-            reads[key] = reads.get(key, 0.0) + float(entry.get("reads") or entry.get("reads_per_s") or 1)
-            if "bytes" in entry:
-                sizes[key] = float(entry["bytes"])
-        elif isinstance(entry, str | int):
-            order.append(str(entry))
+    faults: list[Fault] = []
+    for position, entry in enumerate(lines):
+        _add(entry, f"{name}:[{position}]", (order, sizes, reads), faults)
+    if faults:
+        raise InputError(f"{name} has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
     if order:
         reads = {key: float(n) for key, n in Counter(order).items()}
     if not reads or sum(reads.values()) <= 0:
@@ -88,14 +86,50 @@ def read_access(name: str, lines: Sequence[Any], working_set_bytes: float) -> Ac
             "access-empty",
             f"{name} holds no access",
             path="--access",
-            allowed='[{"id", "reads", "bytes"?}], a list of ids, or lines with hash_ids (Mooncake trace)',
+            allowed=_FORM,
         )
-    if sizes:
+    if working_set_bytes <= 0:
+        raise InputError.one("working-set", "a working set of nothing", path="--working-set")
+    if any(sizes.get(k, 0.0) for k in reads):
         scale = working_set_bytes / sum(sizes.get(k, 0.0) for k in reads)
         sizes = {k: sizes.get(k, 0.0) * scale for k in reads}
     else:
         sizes = dict.fromkeys(reads, working_set_bytes / len(reads))
     return Access(sizes, reads, tuple(order))
+
+
+def _add(
+    entry: Any,
+    where: str,
+    into: tuple[list[str], dict[str, float], dict[str, float]],
+    faults: list[Fault],
+) -> None:
+    """Add one entry to the order of reading, the sizes and the numbers of reads; or a fault."""
+    order, sizes, reads = into
+    if isinstance(entry, dict) and isinstance(entry.get("hash_ids"), list):
+        order.extend(str(i) for i in entry["hash_ids"])
+    elif isinstance(entry, dict) and "id" in entry:
+        key = str(entry["id"])
+        count = next((entry[k] for k in ("reads", "reads_per_s") if entry.get(k) is not None), 1)
+        reads[key] = reads.get(key, 0.0) + _number(count, f"{where}.reads", faults)
+        if "bytes" in entry:
+            sizes[key] = _number(entry["bytes"], f"{where}.bytes", faults)
+    elif isinstance(entry, str | int) and not isinstance(entry, bool):
+        order.append(str(entry))
+    else:
+        faults.append(Fault("access", where, f"{entry!r:.60} is no access", _FORM))
+
+
+def _number(value: Any, where: str, faults: list[Fault]) -> float:
+    """Return a number that is at least 0; text such as ``5GB`` is a size."""
+    try:
+        number = float(parse_bytes(value)) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not 0 <= number < math.inf:
+        faults.append(Fault("access", where, f"{value!r:.60} is no number of at least 0", _FORM))
+        return 0.0
+    return number
 
 
 def plan_tiers(tiers: Sequence[Tier], access: Access) -> dict[str, Any]:

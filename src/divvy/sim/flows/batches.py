@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from divvy.errors import InputError
 from divvy.fleet.topology.graph import Kind, Topology
-from divvy.planners.transfers.plan import Transfer
+from divvy.planners.transfers.plan import MOST_BYTES, Transfer
 from divvy.units import parse_bytes
 
 _FORM: Final = re.compile(r"random(?::(.*))?", re.ASCII)
@@ -68,12 +69,18 @@ def _options(text: str) -> dict[str, float]:
             raise InputError.one(
                 "random-batch", f"{text}: {error}", path="--transfers", allowed=_ALLOWED
             ) from error
+    whole = all(float(options[key]).is_integer() for key in ("n", "seed", "min", "max", "descriptors"))
     if not (
-        1 <= options["n"] <= 100_000 and 0 < options["min"] <= options["max"] and options["descriptors"] >= 1
+        whole
+        and 1 <= options["n"] <= 100_000
+        and 0 < options["min"] <= options["max"] <= MOST_BYTES
+        and 1 <= options["descriptors"] <= MOST_BYTES
+        and 0 <= options["seed"] <= MOST_BYTES
+        and 0 <= options["spread"] < math.inf
     ):
         raise InputError.one(
             "random-batch",
-            f"{text}: n, min, max or descriptors out of range",
+            f"{text}: n, seed, min, max, spread or descriptors out of range",
             path="--transfers",
             allowed=_ALLOWED,
         )
