@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,6 +27,7 @@ from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.planners.base import Context
 from divvy.planners.jobs.budget import BudgetPlanner
+from divvy.planners.jobs.feasible import shares_of
 from divvy.units import HOUR, MINUTE
 
 LEAVES = ["a.x", "a.y", "b", "c"]
@@ -174,7 +173,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
     def check(self, plan: Plan) -> None:
         snapshot = self.state.snapshot
-        jobs, nodes, tree = snapshot.jobs, snapshot.nodes, snapshot.tree
+        jobs, nodes = snapshot.jobs, snapshot.nodes
         running = {r: jobs.placement[r] for r in jobs.live if jobs.phase[r] in (Phase.PLACED, Phase.RUNNING)}
         started_now: set[int] = set()
         victims_of: dict[int, list[int]] = {}
@@ -190,7 +189,7 @@ class BudgetMachine(RuleBasedStateMachine):
                         if jobs.account[row] != jobs.account[decision.by]:
                             if decision.reason is not Reason.PREEMPTED_SLOT:
                                 assert decision.victim_balance >= 1
-                            self.check_floor(running, row, tree)
+                            self.check_floor(running, row)
                 else:
                     on = [nodes.node[n] for n, _ in running[row]]
                     protected = jobs.spec[row].allocated and (
@@ -203,7 +202,7 @@ class BudgetMachine(RuleBasedStateMachine):
             started_now.add(decision.job)
         assert not victims_of, "a victim whose devices nobody took"
 
-    def check_floor(self, running, row, tree):
+    def check_floor(self, running, row):
         """After the victim leaves, its account and every account above hold their floor."""
         snapshot = self.state.snapshot
         jobs, nodes = snapshot.jobs, snapshot.nodes
@@ -214,8 +213,8 @@ class BudgetMachine(RuleBasedStateMachine):
             if r != row and jobs.spec[r].allocated and jobs.account[r] == jobs.account[row]
             for n, g in placement
         )
-        floor = Fraction(str(self.floor)) * tree.share[jobs.account[row]] * capacity
-        assert held >= floor - Fraction(1, 10**6), "an account with demand was pushed below its floor"
+        floor = self.floor * shares_of(snapshot)[jobs.account[row]] * capacity
+        assert held >= floor - 1e-6, "an account with demand was pushed below its floor"
 
     def check_start(self, start: Start, running, victims):
         snapshot = self.state.snapshot

@@ -20,6 +20,7 @@ from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs.balance import Balances
+from divvy.planners.jobs.feasible import shares_of
 from divvy.units import HOUR
 
 #: What an account without a share counts as, so that it comes last and the number stays finite.
@@ -209,7 +210,7 @@ def describe(snapshot: Snapshot, plan: Plan, now: int, planner: str) -> View:
 def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, ...]:
     tree, policy = snapshot.tree, snapshot.policy
     standings = {standing.account: standing for standing in plan.standings}
-    shares = [float(share) for share in tree.share]
+    shares = shares_of(snapshot)
     balances = Balances(snapshot, now, snapshot.capacity.rate, shares)
     spare = [history.windowed(now, policy.lookback, policy.taper) for history in snapshot.unallocated]
     sums = [[0, 0, 0, 0] for _ in tree.paths]

@@ -65,8 +65,10 @@ class Balances:
             self.entitlement = [share * base for share in shares]
         else:
             self.entitlement = [
-                max(past, share * day)
-                for past, share in zip(_past_shares(snapshot, now), shares, strict=True)
+                max(past * share / nominal if nominal else past, share * day)
+                for past, share, nominal in zip(
+                    _past_shares(snapshot, now), shares, map(float, tree.share), strict=True
+                )
             ]
 
     def copy(self) -> Balances:

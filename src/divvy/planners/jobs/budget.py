@@ -21,6 +21,7 @@ from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
 from divvy.planners.jobs.contest import Contest, Key
+from divvy.planners.jobs.feasible import settle
 from divvy.planners.jobs.gate import Gate
 from divvy.planners.jobs.holdings import NEVER, Account, Idle, IdleKey, Run
 from divvy.planners.jobs.index import JobIndex
@@ -50,6 +51,7 @@ class BudgetPlanner:
         """Return what to start, what gives way, and why."""
         index = self._index
         index.catch_up(snapshot, context.now)
+        settle(index, snapshot.tree)
         if self._limits is None or self._limits.tree is not snapshot.tree:
             self._limits = Limits(snapshot.tree)
         work = _Pass(index, snapshot, context, Gate(self._limits, index, snapshot, context.now))

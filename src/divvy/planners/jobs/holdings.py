@@ -30,6 +30,7 @@ class Run(NamedTuple):
         started: When it began.
         rank: Its place in its account's order.
         lost: Work at stake, GPU-ms, capped at one minimum runtime.
+        model: Device model that its job asks for; empty for any.
     """
 
     row: int
@@ -43,6 +44,7 @@ class Run(NamedTuple):
     started: int
     rank: Rank
     lost: int
+    model: str = ""
 
 
 class Account:
@@ -56,6 +58,7 @@ class Account:
         "interruptible",
         "interruptible_gpus",
         "interruptible_ranks",
+        "models_run",
         "queue",
         "row",
         "running",
@@ -82,9 +85,16 @@ class Account:
         """Weight of allocated runs per author."""
         self.author_gpus: dict[str, int] = {}
         """Devices of allocated runs per author."""
+        self.models_run: dict[str, int] = {}
+        """How many allocated runs there are by the model that their jobs ask for."""
         self.author_usage: dict[str, float] = {}
         """Window usage per author at the time of `bucket`, where it was asked for."""
         self.bucket = -1
+
+    def models(self) -> frozenset[str]:
+        """Return the device models that its allocated jobs ask for, waiting or running; empty is any."""
+        running = {model for model, runs in self.models_run.items() if runs}
+        return self.queue.models() | running
 
 
 #: Free devices per node, versions of the queue and of the runs, hour, versions of the slots.

@@ -72,8 +72,10 @@ class JobIndex:
         self.slots_version += 1
         self._slots = dict(snapshot.jobs.slot)
         self.in_vain.clear()
-        self.shares = [float(share) for share in tree.share]
-        """Part of the whole fleet that each tree row is owed."""
+        self.nominal = [float(share) for share in tree.share]
+        """Part of the whole fleet that each tree row is to have."""
+        self.shares = self.nominal
+        """Part of it that each can be owed: less where it asks for models of which there is too little."""
         self.accounts: dict[int, Account] = {row: Account(row) for row in tree.leaves}
         self.held = [0] * len(tree)
         """Weight of allocated runs per tree row, every level."""
@@ -101,6 +103,8 @@ class JobIndex:
         self._lightest = self._heaviest = 1
         self._parting: dict[tuple[int, int], tuple[int, int]] = {}
         self._gpus_by_model: dict[str, int] = {}
+        self.weight_by_model: dict[str, int] = {}
+        """Weight of the healthy devices."""
         self._taken: list[int] = []
         self._spare: list[int] = []
         self._queued: dict[int, int] = {}
@@ -133,13 +137,16 @@ class JobIndex:
         self._node_weight[row] = weight
 
     def _count_models(self, snapshot: Snapshot) -> None:
-        self._unit, self._gpus_by_model = {}, {}
+        self._unit, self._gpus_by_model, self.weight_by_model = {}, {}, {}
         weights = [node.weight for node in snapshot.nodes.node if node.state is NodeState.UP]
         self._lightest, self._heaviest = min(weights, default=1), max(weights, default=1)
         for node in snapshot.nodes.node:
             if node.state is NodeState.UP:
                 self._unit[node.model] = min(node.weight, self._unit.get(node.model, node.weight))
                 self._gpus_by_model[node.model] = self._gpus_by_model.get(node.model, 0) + node.gpus
+            if node.state is not NodeState.DOWN and node.gpus:
+                before = self.weight_by_model.get(node.model, 0)
+                self.weight_by_model[node.model] = before + node.gpus * node.weight
 
     # -- jobs -------------------------------------------------------------------------------------------
 
@@ -179,6 +186,7 @@ class JobIndex:
             started,
             (-spec.priority, not jobs.debug[row]),
             spec.gpus * at_stake(spec),
+            spec.model,
         )
         self.runs[row] = run
         self._recent[row] = started
@@ -229,6 +237,7 @@ class JobIndex:
             account = self.accounts[run.account]
             account.running[run.author] = account.running.get(run.author, 0) + sign * run.weight
             account.author_gpus[run.author] = account.author_gpus.get(run.author, 0) + sign * run.gpus
+            account.models_run[run.model] = account.models_run.get(run.model, 0) + sign
             account.version += 1
             account.gpus += sign * run.gpus
             account.author_usage.pop(run.author, None)
@@ -259,6 +268,14 @@ class JobIndex:
     def over_capacity(self, snapshot: Snapshot, node: int) -> int:
         """Return how many devices more than it has a node has promised; negative where it has some left."""
         return self._taken[node] - snapshot.nodes.node[node].gpus
+
+    def share(self, shares: list[float]) -> None:
+        """Put shares into force; what was found out under others is forgotten."""
+        if shares is not self.shares and shares != self.shares:
+            self.shares = shares
+            self._balances = None
+            self.in_vain.clear()
+            self.idle.clear()
 
     def gpus_of(self, model: str) -> int:
         """Return the devices in service of a model; empty means any."""

@@ -43,7 +43,7 @@ class Head(NamedTuple):
 class AccountQueue:
     """The queue of one account; allocated and unallocated jobs have one each."""
 
-    __slots__ = ("_best", "_heads", "_members", "_shapes", "_usage", "count", "gpus", "version")
+    __slots__ = ("_best", "_heads", "_members", "_models", "_shapes", "_usage", "count", "gpus", "version")
 
     def __init__(self) -> None:
         self.count = 0
@@ -55,6 +55,7 @@ class AccountQueue:
         self._heads: list[Head] | None = []
         self._best: Rank | None = None
         self._usage: Mapping[str, float] = {}
+        self._models: frozenset[str] | None = frozenset()
 
     def __contains__(self, row: int) -> bool:
         """Return whether a job is in the queue."""
@@ -74,7 +75,7 @@ class AccountQueue:
         authors = self._shapes.get(shape)
         if authors is None:
             authors = self._shapes[shape] = {}
-            self._best = None
+            self._best = self._models = None
         heap = authors.setdefault(spec.author, [])
         if not heap or (submitted, row) < heap[0]:
             self._heads = None
@@ -97,13 +98,19 @@ class AccountQueue:
                 del authors[spec.author]
                 if not authors:
                     del self._shapes[shape]
-                    self._best = None
+                    self._best = self._models = None
 
     def best_rank(self) -> Rank | None:
         """Return the rank of the job that goes first, None if there is none."""
         if self._best is None and self._shapes:
             self._best = min(self._shapes)[:2]
         return self._best
+
+    def models(self) -> frozenset[str]:
+        """Return the device models that its jobs ask for."""
+        if self._models is None:
+            self._models = frozenset(shape[4] for shape in self._shapes)
+        return self._models
 
     def authors_changed(self) -> None:
         """Forget the order: the usage of an author changed."""
