@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from divvy.control import charging, refunds
+from divvy.control import charging, health_events, refunds
 from divvy.errors import ConflictError, InputError, NotFoundError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Budget, read_budget
@@ -31,7 +31,6 @@ from divvy.fleet.event import (
     Submitted,
     Withdrawn,
 )
-from divvy.fleet.health import NodeFault, Window
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.node import NodeState
@@ -76,10 +75,10 @@ class FleetState:
             SlotLapsed: self._slot_lapsed,
             Withdrawn: self._withdrawn,
             NodeChanged: self._node_changed,
-            MaintenanceSet: self._maintenance_set,
-            MaintenanceEnded: self._maintenance_ended,
-            NodeFaulted: self._node_faulted,
-            NodeCleared: self._node_cleared,
+            MaintenanceSet: self._health,
+            MaintenanceEnded: self._health,
+            NodeFaulted: self._health,
+            NodeCleared: self._health,
             BudgetChanged: self._budget_changed,
             Adjusted: self._adjusted,
         }
@@ -282,35 +281,9 @@ class FleetState:
             del nodes.fault[row]
         self._changed(Change.NODE, row)
 
-    def _maintenance_set(self, event: MaintenanceSet) -> None:
+    def _health(self, event: health_events.HealthEvent) -> None:
         row = self._node(event.node)
-        if event.end and event.end <= max(event.start, event.at):
-            raise InputError.one("maintenance-end", f"node {event.node}: the end is not after the start")
-        self.snapshot.nodes.window[row] = Window(event.start, event.end, event.at, event.cause)
-        self._changed(Change.NODE, row)
-
-    def _maintenance_ended(self, event: MaintenanceEnded) -> None:
-        row = self._node(event.node)
-        if self.snapshot.nodes.window.pop(row, None) is None:
-            raise ConflictError.one("maintenance-none", f"no maintenance of node {event.node} is announced")
-        self._changed(Change.NODE, row)
-
-    def _node_faulted(self, event: NodeFaulted) -> None:
-        faults, row = self.snapshot.nodes.fault, self._node(event.node)
-        old = faults.get(row)
-        if old is None or old.cleared or event.fatal > old.fatal:
-            since = event.at if old is None or old.cleared else old.since
-            faults[row] = NodeFault(event.code, event.fatal, since, event.at)
-        else:
-            faults[row] = old._replace(last=event.at)
-        refunds.confirmed(self.snapshot, row, event.at, self._on_ledger)
-        self._changed(Change.NODE, row)
-
-    def _node_cleared(self, event: NodeCleared) -> None:
-        faults, row = self.snapshot.nodes.fault, self._node(event.node)
-        if row not in faults:
-            raise ConflictError.one("node-well", f"no fault of node {event.node} is known", path="node")
-        faults[row] = faults[row]._replace(cleared=True)
+        health_events.change(self.snapshot, row, event, self._on_ledger)
         self._changed(Change.NODE, row)
 
     def _budget_changed(self, event: BudgetChanged) -> None:
