@@ -12,10 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from divvy.sim.measures import Window
 from divvy.sim.replay import Replay
-from divvy.sim.series import accounts_in_order, blocks, by_day, holdings, waits_by_size
+from divvy.sim.series import accounts_in_order, blocks, busiest, by_day, holdings, waits_by_size
 from divvy.sim.steps import Floats, quantile
 from divvy.units import DAY, HOUR, format_duration, gpu_hours
 
@@ -137,6 +138,7 @@ def _owed(replay: Replay, window: Window, colours: dict[str, str]) -> Figure:
         met = np.array([np.minimum(due[name].delivered / due[name].owed, 1) for name in names])
     image = days.imshow(met, aspect="auto", vmin=0, vmax=1, cmap="RdYlGn", interpolation="none")
     days.set(title="Part of each day's debt that was met (white: nothing owed)", xlabel="day of the window")
+    days.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.colorbar(image, ax=days, format=lambda value, _: f"{value:.0%}", pad=0.01)
     return figure
 
@@ -170,18 +172,19 @@ def _waits(replay: Replay, window: Window, _colours: dict[str, str]) -> Figure:
 
 
 def _gantt(replay: Replay, window: Window, colours: dict[str, str]) -> Figure:
-    """Draw who was on which device in the first two days of the window."""
-    part = Window(window.start, min(window.end, window.start + _GANTT))
+    """Draw who was on which device in the two days of the window in which most happened."""
+    part = busiest(replay, window, _GANTT)
     every = blocks(replay, part)
     widths: dict[str, int] = {}
-    for block in every:
-        widths[block.node] = max(widths.get(block.node, 0), block.lane + 1)
+    for capacity in replay.record.capacity:
+        for node, gpus in capacity.nodes:
+            widths[node] = max(widths.get(node, 0), gpus)
     first: dict[str, int] = {}
     total = 0
     for node in sorted(widths):
         first[node], total = total, total + widths[node]
     lanes = min(total, _MOST_LANES)
-    figure = Figure(figsize=(11, max(2.5, 1.5 + lanes * 0.036)), layout="constrained")
+    figure = Figure(figsize=(11, max(3.9, 1.5 + lanes * 0.036)), layout="constrained")
     axes = figure.add_subplot()
     record, spec = replay.record, replay.workload.spec
     shapes: list[list[tuple[float, float]]] = []

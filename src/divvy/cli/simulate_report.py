@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -13,10 +14,10 @@ from divvy.cli.simulate_files import Files, report_documents, write_bytes
 
 OPTION: Final = "--report"
 _CAPTIONS: Final = {
-    "gpus": "Who held how many GPUs, hour by hour. Grey is unallocated work: free, and first to give way.",
+    "gpus": "Who held how many GPUs over time. Grey is unallocated work.",
     "owed": "What every account was owed and what it got; and how much of each day's debt was met.",
     "waits": "How long jobs waited until their first start, by size.",
-    "gantt": "Every device for two days: who was on it, and what preemptions threw away.",
+    "gantt": "Every device for the two liveliest days: who was on it, and what preemptions threw away.",
 }
 _WAITS: Final = ("Wait, half", "Wait, 9 of 10", "Debug, 9 of 10", "Preempted", "Lost")
 _CSS: Final = """
@@ -128,8 +129,8 @@ def _in_short(document: dict[str, Any], label: str) -> Iterator[Block]:
             f"{seconds(debug['p50'])} and {seconds(debug['p90'])}."
         ),
         (
-            f"{percent(entry['unallocated_share'], 1)} of the useful time was unallocated work: free, and "
-            f"first to give way."
+            f"{percent(entry['unallocated_share'], 1)} of the useful time was work that declared no minimum "
+            f"runtime: unallocated, which budgets do not charge and take back first."
         ),
     ]
     for other in document["policies"][1:]:
@@ -302,4 +303,5 @@ def _element(block: Block) -> str:
             f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
             f"<figcaption>{caption} {link}</figcaption></figure>"
         )
-    return f"<{block.kind}>{escape(block.text)}</{block.kind}>"
+    text = re.sub("`([^`]+)`", r"<code>\1</code>", escape(block.text))
+    return f"<{block.kind}>{text}</{block.kind}>"

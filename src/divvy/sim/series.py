@@ -166,6 +166,15 @@ def blocks(replay: Replay, window: Window) -> list[Block]:
     return found
 
 
+def busiest(replay: Replay, window: Window, length: int) -> Window:
+    """Return the part of a window, of a length in whole days, in which most runs begin or end."""
+    starts = range(window.start, max(window.end - length, window.start) + 1, DAY)
+    moments = np.sort(np.concatenate([ints(replay.record.start), ints(replay.record.end)]))
+    changes = [int(np.searchsorted(moments, at + length) - np.searchsorted(moments, at)) for at in starts]
+    start = starts[int(np.argmax(changes))]
+    return Window(start, min(start + length, window.end))
+
+
 def outcome(replay: Replay, run: int) -> str:
     """Return how a run ended, in one word."""
     cause: StopCause = replay.record.cause[run]
