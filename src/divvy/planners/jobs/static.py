@@ -14,12 +14,11 @@ from dataclasses import replace
 
 from divvy.fleet.account import AccountTree
 from divvy.fleet.decision import Decision, Placement, Plan, Wait
-from divvy.fleet.job import JobSpec, Phase
+from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.snapshot import Change, JobTable, NodeTable, Snapshot
 from divvy.planners.base import Context
-from divvy.planners.jobs.backfill import LimitQueue, Shape, shape_of
-from divvy.planners.jobs.backfilling import BackfillingPlanner
+from divvy.planners.jobs.fifo import FifoPlanner
 
 
 class StaticPlanner:
@@ -88,10 +87,8 @@ def partition(tree: AccountTree, nodes: Sequence[Node]) -> dict[int, list[int]]:
     return owned
 
 
-class _Lane(BackfillingPlanner[int]):
+class _Lane(FifoPlanner):
     """First come, first served on the devices of one account."""
-
-    name = "static"
 
     def __init__(self, leaf: int, owned: Sequence[int], nodes: Sequence[Node]) -> None:
         super().__init__()
@@ -129,13 +126,3 @@ class _Lane(BackfillingPlanner[int]):
     def _job(self, jobs: JobTable, row: int) -> None:
         if jobs.account[row] == self._leaf:
             super()._job(jobs, row)
-
-    def _key(self, spec: JobSpec) -> Shape:
-        return shape_of(spec)
-
-    def _heads(self, shape: Shape) -> Sequence[tuple[int, int, LimitQueue]]:
-        queue = self._queues[shape]
-        return [(queue.head(), queue.head(), queue)] if queue.waiting else ()
-
-    def _rank(self, queue: LimitQueue, row: int) -> int:  # noqa: ARG002 - one order for all queues
-        return row

@@ -8,10 +8,12 @@ github.com/S-Lab-System-Group/HeliosData (CC-BY-4.0).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from divvy.sim.traces.table import Cells, Ids, Left, rows_of, written
+from divvy.sim.traces.table import Cells, Ids, Left, Row, rows_of, written
 from divvy.sim.traces.trace import Findings, OnError, Trace, TraceJob, assemble
+from divvy.units import SECOND
 
 COLUMNS: Final = ("job_id", "user", "vc", "gpu_num", "state", "submit_time", "duration")
 
@@ -27,20 +29,51 @@ def read_helios(data: bytes, source: str, on_error: OnError = OnError.FAIL) -> T
     Raises:
         InputError: If the header lacks a column, no row is left, or a row is malformed and that is fatal.
     """
-    findings, left, ids = Findings(source), Left(), Ids()
+    return read_log(data, Findings(source), on_error, COLUMNS, "vc")
+
+
+def read_log(
+    data: bytes,
+    findings: Findings,
+    on_error: OnError,
+    needed: Sequence[str],
+    payer: str,
+    check: Callable[[Cells, Row, TraceJob], None] = lambda _cells, _row, _job: None,
+) -> Trace:
+    """Return the jobs of a log with ``job_id``, ``user``, ``gpu_num``, ``submit_time`` and ``duration``.
+
+    Args:
+        data: The file.
+        findings: Faults and notes so far.
+        on_error: Whether faults are fatal.
+        needed: Its columns.
+        payer: The column that names the account.
+        check: Notes what else is wrong with a row.
+
+    Raises:
+        InputError: If the header lacks a column, no row is left, or a row is malformed and that is fatal.
+    """
+    left, ids = Left(), Ids()
     rows: list[tuple[int, TraceJob]] = []
-    for line, row in rows_of(data, findings, COLUMNS):
+    for line, row in rows_of(data, findings, needed):
         cells = Cells(line, row, findings)
-        name, gpus = cells.text("job_id"), cells.gpus("gpu_num", 0)
-        submit, duration = cells.stamp("submit_time"), cells.number("duration")
-        account, author = cells.text("vc"), cells.text("user")
-        if not cells.sound or not ids.once(cells, line, name):
+        job = TraceJob(
+            cells.text("job_id"),
+            cells.stamp("submit_time"),
+            round(cells.number("duration") * SECOND),
+            cells.gpus("gpu_num", 0),
+            cells.text(payer),
+            cells.text("user"),
+        )
+        if cells.sound:
+            check(cells, row, job)
+        if not cells.sound or not ids.once(cells, line, job.id):
             continue
-        if gpus == 0:
+        if job.gpus == 0:
             left.out(line, "no GPU")
-        elif duration == 0:
+        elif job.runtime == 0:
             left.out(line, "it never ran")
         else:
-            rows.append((line, TraceJob(name, submit, round(duration * 1000), gpus, account, author)))
+            rows.append((line, job))
     left.tell(findings)
     return assemble(rows, [], findings, on_error, written)

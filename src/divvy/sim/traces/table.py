@@ -95,8 +95,8 @@ class Cells:
         """Note that the row is malformed."""
         self._findings.fault(self._line, code, message, allowed)
 
-    def number(self, name: str, *, least: float = 0.0, above: bool = False) -> float:
-        """Return a finite number of at least (or above) a bound, and not absurdly large."""
+    def number(self, name: str, *, least: float = 0.0, above: bool = False, times: int = 1) -> float:
+        """Return a finite number of at least (or above) a bound; above so many centuries it is absurd."""
         text = self._row[name]
         help_text = f"a number {'above' if above else 'of at least'} {least:g}"
         try:
@@ -105,7 +105,7 @@ class Cells:
             self.fault("trace-number", f"{name} {text!r} is not a number", help_text)
             return 0.0
         low = value <= least if above else value < least
-        if not math.isfinite(value) or low or value > LONGEST_MS / SECOND:
+        if not math.isfinite(value) or low or value > times * LONGEST_MS / SECOND:
             self.fault("trace-number", f"{name} {text} is out of range", help_text)
             return 0.0
         return value
