@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+from divvy.fleet.topology.graph import LinkKind
 from divvy.fleet.topology.read import build
 from divvy.perf.transfer import KINDS, predict
 from divvy.planners.transfers.candidates import Finder
@@ -76,21 +78,7 @@ def _row(
 
 def truth_rows() -> Iterator[Row]:
     """Yield the reference truths, each as a ratio that must be above 1."""
-    ways = roads(build([("m", _PAIRS), ("p", _NO_PEER)]))
-    size = 10**9
-    near = _span(ways, [("GPU0", "GPU1"), ("GPU1", "GPU0")], size)
-    far = _span(ways, [("GPU0", "GPU2"), ("GPU2", "GPU0")], size)
-    note = "both directions at once, as a ring sends; NCCL issue 1309"
-    yield _truth("PIX over SYS without peer-to-peer", near / far, note)
-    one = _span(ways, [("GPU0", "GPU1")], size) / _span(ways, [("GPU0", "GPU2")], size)
-    yield _row(
-        "PIX over SYS without peer-to-peer",
-        "model",
-        "one direction",
-        one,
-        "ratio",
-        "above 1 where the socket link is no limit",
-    )
+    yield from _staged()
     found = {c.kind: c.gb_per_s for c in Finder(roads(build([("m", _PAIRS)]))).between("GPU0", "GPU2")}
     yield _truth(
         "staging over GPUDirect through the processor",
@@ -105,6 +93,20 @@ def truth_rows() -> Iterator[Row]:
     yield _truth("NVLink over RDMA with 91,000 descriptors, not gathered", nvlink / rdma, "vLLM issue 55434")
     gathered = predict("nvlink", bytes_, 450.0, pieces).seconds
     yield _truth("the same, not gathered over gathered", nvlink / gathered, "what the plan does about it")
+
+
+def _staged() -> Iterator[Row]:
+    """Yield what staging below one uplink costs, with NCCL's rate between sockets and with a wide one."""
+    topo = build([("m", _PAIRS), ("p", _NO_PEER)])
+    wide = topo.with_links(replace(k, gb_per_s=100.0) if k.kind is LinkKind.SOCKET else k for k in topo.links)
+    case, size = "PIX over SYS without peer-to-peer", 10**9
+    for graph, where in ((topo, "sockets' link as NCCL assumes"), (wide, "sockets' link no limit")):
+        ways = roads(graph)
+        both = [_span(ways, [("GPU0", far), (far, "GPU0")], size) for far in ("GPU1", "GPU2")]
+        note = f"both directions at once, as a ring sends; {where}; NCCL issue 1309"
+        yield _truth(case, both[0] / both[1], note)
+        one = [_span(ways, [("GPU0", far)], size) for far in ("GPU1", "GPU2")]
+        yield _row(case, "model", "one direction", one[0] / one[1], "ratio", where)
 
 
 def _truth(case: str, ratio: float, note: str) -> Row:
