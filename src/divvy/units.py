@@ -6,10 +6,12 @@ Text is read and written only at the edges, by the functions here.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
@@ -30,6 +32,8 @@ _BYTE_UNITS: Final = {
     "tib": 2**40,
 }
 _BYTES: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)", re.ASCII | re.IGNORECASE)
+
+_WHOLE: Final = re.compile(r"[+-]?\d{1,15}", re.ASCII)
 
 DURATION_HELP: Final = 'a number and a unit (ms, s, m, h, d, w), such as "90s", "15m", "8h" or "1d12h"; or 0'
 BYTES_HELP: Final = 'a number and a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as "1.3GB"'
@@ -118,6 +122,53 @@ def parse_decimal(value: object) -> Decimal:
     if not number.is_finite():
         raise ValueError(f"{value!r} is not a finite number")
     return number
+
+
+def parse_float(text: str) -> float:
+    """Return a number as people and programs write it, such as ``"0.005"`` or ``"1e-3"``.
+
+    Raises:
+        ValueError: If the text is anything else: infinite, not a number, with ``_`` or foreign digits.
+    """
+    value = float(text) if text.isascii() and "_" not in text else math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a number")
+    return value
+
+
+def parse_whole(text: str) -> int:
+    """Return a whole number of at most 15 digits.
+
+    Raises:
+        ValueError: If the text is anything else; ``"1.5"`` and ``"1e3"`` are.
+    """
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def parse_json(text: str) -> Any:
+    """Return what a JSON text says, where it can only mean one thing.
+
+    Raises:
+        ValueError: If it is not JSON, names a member twice, holds NaN or Infinity, or nests too deeply.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is there twice")
+    return document
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
 
 
 def gpu_hours(gpu_milliseconds: int) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from divvy.adapters.mig.carry_out import carry_out, layouts_of
 from divvy.adapters.mig.emulator import EmulatedSmi
@@ -15,36 +14,64 @@ from divvy.adapters.mig.nvml import NvmlDriver
 from divvy.adapters.mig.port import Driver
 from divvy.adapters.mig.smi import SmiDriver
 from divvy.cli.render import Output, Span, seconds
-from divvy.cli.slice_inputs import read_file
+from divvy.cli.slice_inputs import load_sku, read_file
 from divvy.errors import ConflictError, InputError, UnavailableError
 from divvy.fleet.mig.change import Change, Step, change_from_json, change_to_json, plan_change
 from divvy.fleet.mig.emit import draw
 from divvy.fleet.mig.layout import check
 from divvy.fleet.mig.profile import Layout, Sku
-from divvy.fleet.mig.skus import find_sku
+from divvy.units import parse_json
+
+_PLANS: Final = "the JSON of divvy slices plan or pack"
 
 
-def read_plan(text: str, path: str) -> tuple[Sku, tuple[Layout, ...]]:
-    """Return the SKU and the layouts of a plan or a packing (JSON of `divvy slices plan` or `pack`).
+def read_document(text: str, path: str) -> dict[str, Any]:
+    """Return the JSON object of a plan or a packing.
 
     Raises:
-        InputError: If it is no such document, or a layout is not legal.
+        InputError: If it is no such document.
     """
     try:
-        document: Mapping[str, Any] = json.loads(text)
+        document = parse_json(text)
         schema = document["schema"]
-        sku = find_sku(document["sku"])
-        if schema not in {"divvy.slices.plan/1", "divvy.slices.pack/1"}:
-            raise InputError.one("plan-file", f"{schema!r} is no plan", path=path)
-        rows = sorted(document["layout"], key=lambda row: int(row["gpu"]))
-        layouts = tuple(
-            check(sku, [sku.at(s["profile"], int(s["start"])) for s in row["slices"]]) for row in rows
-        )
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError.one("plan-file", f"not a plan: {error}", path=path, allowed=_PLANS) from error
+    if schema not in {"divvy.slices.plan/1", "divvy.slices.pack/1"}:
+        raise InputError.one("plan-file", f"{schema!r} is no plan", path=path, allowed=_PLANS)
+    return dict(document)
+
+
+def read_plan(text: str, path: str, table: Path | None = None) -> tuple[Sku, tuple[Layout, ...]]:
+    """Return the SKU and the layouts of a plan or a packing (JSON of `divvy slices plan` or `pack`).
+
+    Args:
+        text: The JSON.
+        path: Where it comes from, for the faults.
+        table: File to learn the SKU from, for one that is not known here.
+
+    Raises:
+        InputError: If it is no such document, its GPUs are not 0, 1, 2, ..., or a layout is not legal.
+    """
+    document = read_document(text, path)
+    try:
+        rows = sorted((_whole(row["gpu"]), row["slices"]) for row in document["layout"])
+        name = str(document["sku"])
+        wanted = [[(str(s["profile"]), _whole(s["start"])) for s in slices] for _, slices in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError.one("plan-file", f"not a plan: {error}", path=path, allowed=_PLANS) from error
+    gpus = [gpu for gpu, _ in rows]
+    if not gpus or gpus != list(range(len(gpus))):
         raise InputError.one(
-            "plan-file", f"not a plan: {error}", path=path, allowed="the JSON of divvy slices plan or pack"
-        ) from error
-    return sku, layouts
+            "plan-gpus", f"it has the GPUs {gpus}", path=path, allowed="0, 1, 2, ..., each once"
+        )
+    sku = load_sku(name, table)
+    return sku, tuple(check(sku, [sku.at(*slice_) for slice_ in slices]) for slices in wanted)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
 
 
 def open_driver(kind: str, emulate: Path | None, sku: Sku, gpus: int) -> tuple[Driver, EmulatedSmi | None]:
@@ -59,9 +86,9 @@ def open_driver(kind: str, emulate: Path | None, sku: Sku, gpus: int) -> tuple[D
             machine = EmulatedSmi(sku, gpus)
         else:
             try:
-                state = json.loads(read_file(emulate, "--emulate"))
-                machine = EmulatedSmi.from_json(state, find_sku(state["sku"]))
-            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                state = parse_json(read_file(emulate, "--emulate"))
+                machine = EmulatedSmi.from_json(state, sku)
+            except (ValueError, KeyError, TypeError) as error:
                 raise InputError.one("emulator-state", f"damaged: {error}", path=str(emulate)) from error
         return SmiDriver(machine), machine
     if kind == "nvml":
@@ -78,6 +105,7 @@ def open_driver(kind: str, emulate: Path | None, sku: Sku, gpus: int) -> tuple[D
 
 def run_apply(
     plan: Path,
+    table: Path | None,
     driver_kind: str,
     emulate: Path | None,
     state: Path,
@@ -92,7 +120,7 @@ def run_apply(
         ConflictError: If the machine has fewer GPUs than the plan, or a stopped change is of another plan.
         EngineError: If the driver refuses a step.
     """
-    sku, wanted = read_plan(read_file(plan, "PLAN"), str(plan))
+    sku, wanted = read_plan(read_file(plan, "PLAN"), str(plan), table)
     driver, machine = open_driver(driver_kind, emulate, sku, len(wanted))
     if machine is not None and machine.gpus < len(wanted):
         raise ConflictError.one(
@@ -140,8 +168,16 @@ def _carry_out(
         if output.plain:
             output.screen.line(step.text)
 
-    done = carry_out(driver, change, announce=announce, keep=keep)
-    state.unlink(missing_ok=True)
+    try:
+        for path in (state, emulate):
+            if path is not None:  # what cannot be written down is not begun
+                _draft(path).touch()
+                _draft(path).unlink()
+        done = carry_out(driver, change, announce=announce, keep=keep)
+        state.unlink(missing_ok=True)
+    except OSError as error:
+        text = f"{error.filename or state}: {error.strerror}"
+        raise UnavailableError.one("unwritable", text, path="--state, --emulate") from error
     return done
 
 
@@ -154,9 +190,9 @@ def _change(
     if not state.exists():
         return fresh, False
     try:
-        kept = change_from_json(json.loads(read_file(state, "--state")), sku)
-    except json.JSONDecodeError as error:
-        raise InputError.one("change-file", f"damaged: {error.msg}", path=str(state)) from error
+        kept = change_from_json(parse_json(read_file(state, "--state")), sku)
+    except ValueError as error:
+        raise InputError.one("change-file", f"damaged: {error}", path=str(state)) from error
     made = {(s.gpu, s.placement) for s in kept.steps if s.act == "create"}
     stay = {(gpu, placement) for gpu, slices in enumerate(kept.kept) for placement in slices}
     goal = [sorted(p.profile for g, p in made | stay if g == gpu) for gpu in range(len(kept.kept))]
@@ -170,9 +206,13 @@ def _change(
 
 
 def _write(path: Path, change: Change) -> None:
-    draft = path.with_name(path.name + ".new")
-    draft.write_text(json.dumps(change_to_json(change), indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    """Write a change down, whole or not at all."""
+    _draft(path).write_text(json.dumps(change_to_json(change), indent=1) + "\n", encoding="utf-8")
+    _draft(path).replace(path)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
 
 
 def _show(

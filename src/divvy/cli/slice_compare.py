@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any, Final
 
 from divvy.cli.render import Column, Output, Span, number, percent
 from divvy.cli.slice_inputs import load_profiles
-from divvy.cli.slice_plan import Goal, Target, Traffic, is_batching, stage, write_events
+from divvy.cli.slice_plan import Goal, Target, Traffic, stage, write_events
 from divvy.errors import InputError
+from divvy.planners.queries.registry import find_rule
 from divvy.planners.slices.exhaustive import MOST_GPUS
 from divvy.planners.slices.registry import find_planner, split_names
 from divvy.sim.queries.contest import Contest, contest_document, gather
 from divvy.sim.queries.report import event_lines
+from divvy.units import parse_whole
 
 PLANNERS: Final = "divvy,paris,homogeneous,random"
 DISPATCHERS: Final = "divvy,elsa,fifs,jsq,pow2,least-gpc"
+_MOST_GPUS: Final = 1_000
 _COLOURS: Final = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5")
 
 
@@ -36,25 +40,15 @@ def run_compare(
 ) -> None:
     """Compare, write what was asked for, and print the table."""
     counts = _counts(gpus)
-    planners, dispatchers = split_names(ways[0]), split_names(ways[1])
-    for planner in planners:
-        find_planner(planner)
-        if planner.startswith("exhaustive") and max(counts) > MOST_GPUS:
-            raise InputError.one(
-                "exhaustive-gpus", "exhaustive tries everything", path="--gpus", allowed=f"1 to {MOST_GPUS}"
-            )
-    if any(is_batching(dispatcher) for dispatcher in dispatchers):
+    planners = _ways(ways[0], "--planners", find_planner)
+    dispatchers = _ways(ways[1], "--dispatchers", find_rule)
+    if any(planner.startswith("exhaustive") for planner in planners) and max(counts) > MOST_GPUS:
         raise InputError.one(
-            "compare-batching",
-            "batching has another bound",
-            path="--dispatchers",
-            fix="use divvy slices plan",
+            "exhaustive-gpus", "exhaustive tries everything", path="--gpus", allowed=f"1 to {MOST_GPUS}"
         )
     profiles = load_profiles(profile)
     stages = [
-        partial(stage, one, Target(sku, table, count), goal, traffic, batching=False)
-        for one in profiles
-        for count in counts
+        partial(stage, one, Target(sku, table, count), goal, traffic) for one in profiles for count in counts
     ]
     progress = _Progress(len(stages))
     contest = gather(stages, planners, dispatchers, progress.step)
@@ -70,10 +64,26 @@ def run_compare(
 
 
 def _counts(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise InputError.one("gpus", f"{text!r}", path="--gpus", allowed="numbers such as 1,4,8")
-    return [int(part) for part in parts]
+    try:
+        counts = [parse_whole(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        counts = []
+    if not counts or not all(1 <= count <= _MOST_GPUS for count in counts) or len({*counts}) < len(counts):
+        allowed = f"different numbers of 1 to {_MOST_GPUS}, such as 1,4,8"
+        raise InputError.one("gpus", f"{text!r}", path="--gpus", allowed=allowed)
+    return counts
+
+
+def _ways(text: str, option: str, find: Callable[[str], object]) -> tuple[str, ...]:
+    """Return the names of a list, each known and there once."""
+    names = split_names(text)
+    if not names or len({*names}) < len(names):
+        raise InputError.one(
+            "compare-names", f"{text!r}", path=option, allowed="different names, one at least"
+        )
+    for name in names:
+        find(name)
+    return names
 
 
 def _events(path: Path, contest: Contest) -> int:

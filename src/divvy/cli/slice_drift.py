@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from divvy.cli.render import Output, Span
-from divvy.cli.slice_apply import read_plan
+from divvy.cli.slice_apply import read_document, read_plan
 from divvy.cli.slice_inputs import read_file
 from divvy.errors import Fault, InputError
-from divvy.fleet.mig.change import plan_change
+from divvy.fleet.mig.change import COSTS, plan_change
+from divvy.perf.profile_csv import MOST_ITEMS
+from divvy.perf.tables import read_rows
 from divvy.perf.traffic import from_weights
 from divvy.planners.slices.drift import detect, worth_it
+from divvy.units import parse_float, parse_whole
+
+_MOST: Final = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +37,17 @@ def read_counts(text: str, path: str) -> Counter[int]:
         InputError: With every line that is neither.
     """
     seen: Counter[int] = Counter()
-    faults = []
-    for number, row in enumerate(csv.reader(text.splitlines()), start=1):
-        if not row or row[0].startswith("#"):
-            continue
+    rows, faults = read_rows(text, path, "drift-row")
+    if rows and rows[0].cells[0].lower() == "batch":
+        rows = rows[1:]
+    for row in rows:
         try:
-            batch, count = int(row[0]), int(row[1]) if len(row) > 1 else 1
+            batch, count = parse_whole(row.cells[0]), parse_whole(row.cells[1]) if len(row.cells) > 1 else 1
         except ValueError:
             batch = count = 0
-        if batch < 1 or count < 1:
-            faults.append(Fault("drift-row", f"{path}:{number}", f"{','.join(row)!r}", "batch[,count]"))
+        if not 1 <= batch <= MOST_ITEMS or count < 1 or len(row.cells) > 2:
+            what = repr(",".join(row.cells))
+            faults.append(Fault("drift-row", f"{path}:{row.line}", what, "batch[,count]"))
         else:
             seen[batch] += count
     if not seen and not faults:
@@ -55,19 +59,42 @@ def read_counts(text: str, path: str) -> Counter[int]:
 
 def _figures(path: Path) -> tuple[dict[int, float], float]:
     """Return the batch sizes that a plan was made for, and its rate."""
-    document = json.loads(read_file(path, "PLAN"))
+    document = read_document(read_file(path, "PLAN"), str(path))
     try:
-        return {int(b): float(w) for b, w in document["batches"].items()}, float(document["rate_qps"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        batches = {parse_whole(b): parse_float(str(w)) for b, w in document["batches"].items()}
+        rate = parse_float(str(document["rate_qps"]))
+    except (KeyError, ValueError, AttributeError) as error:
         raise InputError.one(
             "plan-file", f"{path} has no batches and rate: {error}", allowed="the JSON of divvy slices plan"
         ) from error
+    if rate < 0:
+        raise InputError.one("plan-file", f"{path}: a rate of {rate:g}", allowed=">= 0")
+    return batches, rate
+
+
+def _check(rate_qps: float, patience: Patience, kind: str) -> None:
+    """Refuse numbers that are none, and unknown kinds of change, whether they are needed or not."""
+    faults = [
+        Fault("drift-number", option, f"{value:g}", f"0 to {_MOST:g}")
+        for option, value in (
+            ("--rate", rate_qps),
+            ("--hysteresis", patience.hysteresis),
+            ("--horizon", patience.horizon_seconds),
+            ("--since", patience.since_seconds),
+        )
+        if not 0 <= value <= _MOST
+    ]
+    if kind not in COSTS:
+        faults.append(Fault("change-kind", "--change", repr(kind), ", ".join(COSTS)))
+    if faults:
+        raise InputError("the request has faults", faults)
 
 
 def run_drift(
     plan: Path, seen: Path, rate_qps: float, new: Path | None, patience: Patience, kind: str, output: Output
 ) -> None:
     """Print how far the traffic is from a plan and, with a new plan, whether to change."""
+    _check(rate_qps, patience, kind)
     sku, layouts = read_plan(read_file(plan, "PLAN"), str(plan))
     weights, planned_qps = _figures(plan)
     counts = read_counts(read_file(seen, "--seen"), str(seen))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from datetime import datetime
+import math
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +20,15 @@ from divvy.perf.traffic import HELP as BATCH_HELP
 from divvy.perf.traffic import BatchDistribution, parse_batches, read_batches
 from divvy.planners.slices.base import Request
 from divvy.sim.queries.arrivals import HELP as ARRIVALS_HELP
+from divvy.sim.queries.arrivals import KINDS
+from divvy.sim.queries.stamps import read_gaps
 
 DEFAULT_BATCH: Final = "lognormal:median=4,sigma=0.9,max=32"
 _FITTED: Final = "fitted:"
+_SHOWN: Final = 200
+_MOST_BYTES: Final = 1 << 28
+#: An objective beyond this (ten days) is a wrong unit, and would not fit the arithmetic of the replay.
+LONGEST_MS: Final = 864e6
 
 
 def read_file(path: Path, option: str) -> str:
@@ -35,11 +39,17 @@ def read_file(path: Path, option: str) -> str:
         InputError: If it cannot be read as text.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES >> 20} MiB")  # noqa: TRY301 - all that is unreadable
+        return data.decode("utf-8")
     except FileNotFoundError as error:
-        raise NotFoundError.one("no-file", f"no file {path}", path=option) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError.one("unreadable", f"{path}: {error}", path=option) from error
+        raise NotFoundError.one("no-file", f"no file {str(path)[:_SHOWN]}", path=option) from error
+    except (OSError, ValueError) as error:  # ValueError: bytes that are no text, a name that cannot be one
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        what = f"{str(path)[:_SHOWN]!r}: {why}"
+        raise InputError.one("unreadable", what, path=option, allowed="UTF-8 text") from error
 
 
 def load_sku(name: str, table: Path | None = None) -> Sku:
@@ -54,9 +64,9 @@ def load_profile(text: str) -> LatencyProfile:
     if text.startswith(_FITTED):
         return fitted_profile(text.removeprefix(_FITTED))
     path = Path(text)
-    if path.is_dir():
+    if not text or (_is_there(text) and path.is_dir()):
         raise InputError.one(
-            "profile-directory", f"{path} is a directory", path="--profile", fix="name one CSV file in it"
+            "profile-directory", f"{text!r} is not a file", path="--profile", fix="name one CSV file in it"
         )
     return read_profile(read_file(path, "--profile"), path.stem, str(path))
 
@@ -69,7 +79,7 @@ def load_profiles(text: str) -> list[LatencyProfile]:
     """
     if text == _FITTED.removesuffix(":"):
         return [fitted_profile(name) for name in fitted_models()]
-    if not Path(text).is_dir():
+    if not _is_there(text) or not Path(text).is_dir():
         return [load_profile(text)]
     found: list[LatencyProfile] = []
     faults: list[Fault] = []
@@ -90,7 +100,7 @@ def load_batches(text: str) -> BatchDistribution:
     said = parse_batches(text)
     if said is not None:
         return said
-    if not Path(text).exists():
+    if not _is_there(text):
         raise InputError.one(
             "batch-text", f"{text!r} is neither a distribution nor a file", path="--batch", allowed=BATCH_HELP
         )
@@ -100,69 +110,24 @@ def load_batches(text: str) -> BatchDistribution:
 def load_gaps(text: str) -> NDArray[np.float64] | None:
     """Return the gaps between the time stamps of a trace, or None where the text names a kind of arrivals.
 
-    Known traces: CSV with a column TIMESTAMP (Azure LLM 2023), JSON lines with ``timestamp`` (Mooncake).
-
     Raises:
-        InputError: With every line that has no time stamp, or if the trace has no two different ones.
+        InputError: If there is no such kind or file, or the file is not a trace.
     """
-    if text in {"poisson", "bursts"}:
+    if text in KINDS:
         return None
-    path = Path(text)
-    if not path.exists():
+    if not _is_there(text):
         raise InputError.one(
             "arrivals", f"{text!r} is neither a kind nor a file", path="--arrivals", allowed=ARRIVALS_HELP
         )
-    lines = read_file(path, "--arrivals").splitlines()
-    stamps = (
-        _json_stamps(lines, text) if lines and lines[0].lstrip().startswith("{") else _csv_stamps(lines, text)
-    )
-    gaps = np.diff(np.sort(np.array(stamps, float)))
-    if gaps.size == 0 or gaps.mean() <= 0:
-        raise InputError.one("arrivals", "the trace has no two different time stamps", path=text)
-    return np.asarray(gaps, np.float64)
+    return read_gaps(read_file(Path(text), "--arrivals"), text)
 
 
-def _json_stamps(lines: list[str], path: str) -> list[float]:
-    stamps, faults = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            stamps.append(float(json.loads(line)["timestamp"]))
-        except (ValueError, KeyError, TypeError):
-            faults.append(Fault("arrivals", f"{path}:{number}", "no number `timestamp` in this line"))
-    if faults:
-        raise InputError(f"{path} is not a trace", faults)
-    return stamps
-
-
-def _csv_stamps(lines: list[str], path: str) -> list[float]:
-    rows = list(csv.reader(lines))
-    header = [name.strip().lower() for name in rows[0]] if rows else []
-    if "timestamp" not in header:
-        raise InputError.one("arrivals", "no column TIMESTAMP", path=f"{path}:1")
-    column, stamps, faults = header.index("timestamp"), [], []
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
-        text = row[column] if column < len(row) else ""
-        try:
-            stamps.append(float(text) if text.replace(".", "", 1).isdigit() else _moment(text))
-        except ValueError:
-            faults.append(Fault("arrivals", f"{path}:{number}", f"{text!r} is not a time stamp"))
-    if faults:
-        raise InputError(f"{path} is not a trace", faults)
-    return stamps
-
-
-def _moment(text: str) -> float:
-    """Return seconds; fractions longer than Python reads are cut to microseconds."""
-    whole, dot, fraction = text.partition(".")
-    return (
-        datetime.fromisoformat(whole + dot + fraction[:6]).timestamp()
-        if dot
-        else datetime.fromisoformat(text).timestamp()
-    )
+def _is_there(text: str) -> bool:
+    """Return whether a text names something in the file system; what cannot be a name does not."""
+    try:
+        return bool(text) and Path(text).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def make_request(
@@ -189,16 +154,19 @@ def make_request(
         faults.append(Fault("percentile", "--percentile", f"{percentile:g}", "between 0 and 100"))
     if slo_factor is not None and slo_ms is not None:
         faults.append(Fault("slo", "--slo-ms", "given beside --slo-factor", "one of the two"))
-    largest = max(p.gpcs for p in sku.base_profiles)
-    slowest = profile.latency_us(largest, batches.largest)
-    slo_us = round((slo_ms or 0) * 1e3)
-    if slo_ms is None:
+    objective_ms, source = slo_ms, "--slo-ms"
+    if objective_ms is None:
+        largest = max(p.gpcs for p in sku.base_profiles)
+        slowest = profile.latency_us(largest, batches.largest)
         if slowest == INFEASIBLE:
             text = f"batch {batches.largest} of {profile.model} does not run on {largest}g: no factor of it"
             faults.append(Fault("slo", "--slo-factor", text, fix="use --slo-ms, or a smaller max"))
-        slo_us = round((1.5 if slo_factor is None else slo_factor) * slowest)
-    if not faults and slo_us <= 0:
-        faults.append(Fault("slo", "--slo-ms", "the objective is not positive", "> 0"))
+            slowest = 1_000
+        objective_ms, source = (1.5 if slo_factor is None else slo_factor) * slowest / 1e3, "--slo-factor"
+    slo_us = round(objective_ms * 1e3) if math.isfinite(objective_ms) else 0
+    if not faults and not 1 <= slo_us <= LONGEST_MS * 1e3:
+        allowed = f"0.001 to {LONGEST_MS:g} ms"
+        faults.append(Fault("slo", source, f"an objective of {objective_ms:g} ms", allowed))
     if faults:
         raise InputError("the request has faults", faults)
     return Request(sku, gpus, profile, batches, slo_us, percentile, per_bucket, seed)

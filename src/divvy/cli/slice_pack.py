@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
+from typing import Final
 
 from divvy.cli.render import Column, Output, Span, number
-from divvy.cli.slice_inputs import load_profiles, load_sku, read_file
+from divvy.cli.slice_inputs import LONGEST_MS, load_profiles, load_sku, read_file
 from divvy.errors import Fault, InputError
 from divvy.fleet.mig.emit import draw
 from divvy.perf.latency import LatencyProfile
+from divvy.perf.tables import as_records, read_rows
 from divvy.planners.slices.pack import Demand
 from divvy.sim.queries.packs import pack_document, pack_fleet
+from divvy.units import parse_float
+
+#: The first three are needed.
+_COLUMNS: Final = ("model", "rate_qps", "slo_ms", "percentile")
+_MOST_QPS: Final = 1e9
+_MOST_PERCENT: Final = 99.999
 
 
 def read_scenario(text: str, profiles: dict[str, LatencyProfile], path: str = "") -> list[Demand]:
@@ -20,34 +27,33 @@ def read_scenario(text: str, profiles: dict[str, LatencyProfile], path: str = ""
     Raises:
         InputError: With every fault, each with its line.
     """
-    lines = [
-        (number, row)
-        for number, row in enumerate(csv.reader(text.lstrip("\ufeff").splitlines()), start=1)
-        if row and any(cell.strip() for cell in row) and not row[0].startswith("#")
-    ]
-    if not lines:
+    rows, faults = read_rows(text, path, "scenario-row")
+    if not rows and not faults:
         raise InputError.one("scenario-empty", "the scenario is empty", path=path)
-    header = [name.strip().lower() for name in lines[0][1]]
-    missing = [name for name in ("model", "rate_qps", "slo_ms") if name not in header]
-    faults = [Fault("scenario-column", f"{path}:{lines[0][0]}", f"no column {name}") for name in missing]
+    header = [cell.lower() for cell in rows[0].cells] if rows else []
+    faults += [
+        Fault("scenario-column", f"{path}:{rows[0].line}", f"{header.count(name)} columns {name}", "one")
+        for name in _COLUMNS
+        if rows and header.count(name) != 1 and (name in _COLUMNS[:3] or header.count(name) > 1)
+    ]
     demands: list[Demand] = []
-    for line, row in lines[1:] if not missing else ():
-        cells = dict(zip(header, (cell.strip() for cell in row), strict=False))
-        where, before = f"{path}:{line}", len(faults)
-        profile = profiles.get(cells.get("model", ""))
+    for where, cells in as_records(rows[1:], header, path, "scenario-row", faults) if not faults else ():
+        before, profile = len(faults), profiles.get(cells["model"])
         if profile is None:
-            fault = f"no profile of model {cells.get('model', '')!r}"
+            fault = f"no profile of model {cells['model']!r}"
             faults.append(Fault("scenario-model", where, fault, ", ".join(sorted(profiles))))
         elif any(profile.model == demand.model for demand in demands):
             faults.append(Fault("scenario-model", where, f"{profile.model} again"))
-        values = [
-            _positive(cells, name, default, where, faults)
-            for name, default in (("rate_qps", ""), ("slo_ms", ""), ("percentile", "95"))
-        ]
-        if not 0 < values[2] < 100:
-            faults.append(Fault("scenario-number", where, f"percentile {values[2]:g}", "between 0 and 100"))
+        rate, slo_ms, percentile = (
+            _positive(cells, name, default, most, where, faults)
+            for name, default, most in (
+                ("rate_qps", "", _MOST_QPS),
+                ("slo_ms", "", LONGEST_MS),
+                ("percentile", "95", _MOST_PERCENT),
+            )
+        )
         if profile is not None and len(faults) == before:
-            demands.append(Demand(profile.model, profile, values[0], round(values[1] * 1e3), values[2]))
+            demands.append(Demand(profile.model, profile, rate, max(1, round(slo_ms * 1e3)), percentile))
     if not faults and not demands:
         faults.append(Fault("scenario-empty", path, "no model in this scenario"))
     if faults:
@@ -55,14 +61,17 @@ def read_scenario(text: str, profiles: dict[str, LatencyProfile], path: str = ""
     return demands
 
 
-def _positive(cells: dict[str, str], name: str, default: str, where: str, faults: list[Fault]) -> float:
+def _positive(
+    cells: dict[str, str], name: str, default: str, most: float, where: str, faults: list[Fault]
+) -> float:
     text = cells.get(name) or default
     try:
-        value = float(text)
+        value = parse_float(text)
     except ValueError:
-        value = float("nan")
-    if not 0 < value < float("inf"):
-        faults.append(Fault("scenario-number", where, f"{name} {text!r}", "a number > 0"))
+        value = -1.0
+    if not 0 < value <= most:
+        allowed = f"a number > 0, at most {most:g}"
+        faults.append(Fault("scenario-number", where, f"{name} {text!r}", allowed))
         return 1.0
     return value
 

@@ -10,7 +10,7 @@ from divvy.cli.render import Column, Output, Span, number, percent
 from divvy.cli.slice_inputs import load_batches, load_gaps, load_profile, load_sku, make_request
 from divvy.errors import InputError
 from divvy.fleet.mig.emit import FORMS, draw, emit
-from divvy.perf.latency import LatencyProfile, oddities
+from divvy.perf.latency import LatencyProfile, oddities, size_oddities
 from divvy.planners.queries.registry import find_rule
 from divvy.planners.slices.base import SlicePlan
 from divvy.planners.slices.registry import find_planner
@@ -50,7 +50,7 @@ class Target:
     gpus: int
 
 
-def stage(profile: LatencyProfile, target: Target, goal: Goal, traffic: Traffic, *, batching: bool) -> Study:
+def stage(profile: LatencyProfile, target: Target, goal: Goal, traffic: Traffic) -> Study:
     """Return the stage on which plans of a profile are proved."""
     request = make_request(
         profile,
@@ -70,14 +70,7 @@ def stage(profile: LatencyProfile, target: Target, goal: Goal, traffic: Traffic,
         queries=traffic.queries,
         arrivals=traffic.arrivals if gaps is None else "poisson",
         gaps=gaps,
-        batching=batching,
     )
-
-
-def is_batching(dispatcher: str) -> bool:
-    """Return whether a rule runs several queries at once; refuse unknown rules."""
-    rule, values = find_rule(dispatcher)
-    return dict(zip((name for name, _ in rule.params), values, strict=True)).get("batching", 0.0) > 0
 
 
 def run_plan(
@@ -104,8 +97,9 @@ def run_plan(
     """
     if form is not None and form not in FORMS:
         raise InputError.one("unknown-form", f"no form {form!r}", path="--emit", allowed=", ".join(FORMS))
-    planner, profile = find_planner(ways[0]), load_profile(profile_text)
-    study = stage(profile, target, goal, traffic, batching=is_batching(ways[1]))
+    planner, _ = find_planner(ways[0]), find_rule(ways[1])
+    profile = load_profile(profile_text)
+    study = stage(profile, target, goal, traffic).under(ways[1])
     request = study.request
     plan, proof = plan_and_prove(study, planner, ways[1])
     homogeneous = prove_named(study, best_homogeneous(study))
@@ -113,8 +107,10 @@ def run_plan(
     document = plan_document(study, plan, proof, ways[0], homogeneous, paris)
     document["oddities"] = [
         {"code": o.code, "slice": o.gpcs, "batch": o.batch, "processes": o.processes, "text": o.text}
-        for o in oddities(profile)
-        if o.processes == 1
+        for o in (
+            *size_oddities(profile, (p.gpcs for p in request.sku.base_profiles)),
+            *(o for o in oddities(profile) if o.processes == 1),
+        )
     ]
     if form is not None:
         document["emit"] = {"form": form, "text": emit(form, request.sku, plan.layouts)}

@@ -11,7 +11,8 @@ from divvy.cli.slice_inputs import load_profile
 from divvy.errors import InputError
 from divvy.perf.fitted import fit
 from divvy.perf.latency import Oddity, oddities
-from divvy.perf.profile_csv import read_profile
+from divvy.perf.profile_csv import MOST_ITEMS, read_profile, slice_size
+from divvy.units import parse_whole
 
 
 def run_profile(
@@ -27,6 +28,9 @@ def run_profile(
 ) -> None:
     """Measure a model on a server, print the profile, and write it as CSV."""
     sizes = _batches(batches)
+    if slice_size(gpcs) == 0:
+        allowed = "compute slices (3) or a profile's name (3g.40gb)"
+        raise InputError.one("profile-slice", f"{gpcs!r}", path="--slice", allowed=allowed)
     server = Server(url, model)
     try:
         found = measure(server, sizes, repeats, at_once=processes, free=free)
@@ -98,10 +102,14 @@ def profile_csv(found: tuple[Measured, ...], gpcs: str, processes: int, source: 
 
 
 def _batches(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise InputError.one("batches", f"{text!r}", path="--batches", allowed="numbers such as 1,2,4,8")
-    return sorted({int(part) for part in parts})
+    try:
+        sizes = sorted({parse_whole(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1 or sizes[-1] > MOST_ITEMS:
+        allowed = f"numbers of 1 to {MOST_ITEMS}, such as 1,2,4,8"
+        raise InputError.one("batches", f"{text!r}", path="--batches", allowed=allowed)
+    return sizes
 
 
 def run_check(text: str, output: Output) -> None:

@@ -237,6 +237,7 @@ def pack(
 @verb.command("apply")
 def apply(
     plan: Path = typer.Argument(help="Plan: the JSON of divvy slices plan or pack."),
+    table: Table = None,
     yes: bool = typer.Option(False, "--yes", help="Carry it out; without it, only show what would change."),
     driver: str = typer.Option("smi", "--driver", help="smi (nvidia-smi) or nvml."),
     emulate: Path | None = typer.Option(
@@ -254,7 +255,7 @@ def apply(
     from divvy.cli.slice_apply import run_apply
 
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
-    run_apply(plan, driver, emulate, state, change, yes=yes, output=output)
+    run_apply(plan, table, driver, emulate, state, change, yes=yes, output=output)
 
 
 @verb.command("profile")

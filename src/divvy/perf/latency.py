@@ -42,7 +42,7 @@ class Oddity:
 
     Attributes:
         code: ``out-of-memory``, ``non-monotone-batch``, ``non-monotone-slice``, ``repeated``, ``mismatch``,
-            ``outlier`` or ``hole``.
+            ``outlier``, ``hole``, ``not-measured`` or ``no-such-slice``.
         gpcs: Where.
         batch: Where.
         processes: Where.
@@ -144,7 +144,30 @@ def oddities(profile: LatencyProfile) -> tuple[Oddity, ...]:
             found += _row_oddities(row)
     for cell in sorted(profile.cells, key=lambda c: (c.gpcs, c.processes, c.batch)):
         found += _cell_oddities(cell, by_key, profile.sizes)
-    return tuple(found)
+    return (*found, *_missing_cells(profile))
+
+
+def _missing_cells(profile: LatencyProfile) -> Iterable[Oddity]:
+    """Yield what a slice size lacks that another has: the trace of a table that was cut off."""
+    every = {(cell.processes, cell.batch) for cell in profile.cells}
+    for gpcs in profile.sizes:
+        missing = sorted(every - {(c.processes, c.batch) for c in profile.cells if c.gpcs == gpcs})
+        if missing:
+            processes, batch = missing[0]
+            text = f"{len(missing)} of the {len(every)} cells of other slices are not in the table: cut off?"
+            yield Oddity("not-measured", gpcs, batch, processes, text)
+
+
+def size_oddities(profile: LatencyProfile, offered: Iterable[int]) -> tuple[Oddity, ...]:
+    """Return which slice sizes that a SKU offers were not measured, and which were that it does not offer."""
+    sizes, there = set(profile.sizes), set(offered)
+    return (
+        *(Oddity("not-measured", size, 0, 1, "not in the table: not used") for size in sorted(there - sizes)),
+        *(
+            Oddity("no-such-slice", size, 0, 1, "this SKU has no such slice: the rows are not used")
+            for size in sorted(sizes - there)
+        ),
+    )
 
 
 def _row_oddities(row: list[Cell]) -> Iterable[Oddity]:

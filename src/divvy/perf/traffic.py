@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-from collections import Counter
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from divvy.errors import Fault, InputError
+from divvy.perf.profile_csv import MOST_ITEMS
+from divvy.perf.tables import read_rows
+from divvy.units import parse_float, parse_json, parse_whole
 
 #: Upper edges of the buckets in which percentiles are reported; the last one is open.
 BUCKET_EDGES: Final = (4, 8, 16, 32)
+_MOST_SIGMA: Final = 10.0
+#: Weights further apart than this, or smaller, are no distribution that anybody measured.
+_MOST_WEIGHT: Final = 1e15
+_LEAST_WEIGHT: Final = 1e-15
+#: A header of a table: its first cell begins with a letter, so that a damaged number is no header.
+_HEADER: Final = re.compile(r"[A-Za-z]")
 HELP: Final = (
     "lognormal:median=4,sigma=0.9,max=32 | fixed:8 | uniform:1-32 | weights:1=0.5,8=0.5 | FILE "
     "(CSV batch,weight, one batch per line, or a JSON object)"
@@ -56,10 +63,17 @@ class BatchDistribution:
 
 
 def lognormal(median: float, sigma: float, largest: int) -> BatchDistribution:
-    """Return the log-normal distribution in whole batches of 1..largest; the tails go to the ends."""
-    if median <= 0 or sigma < 0 or largest < 1:
+    """Return the log-normal distribution in whole batches of 1..largest; the tails go to the ends.
+
+    Raises:
+        InputError: If a number is not of its kind.
+    """
+    if not 0 < median <= MOST_ITEMS or not 0 <= sigma <= _MOST_SIGMA or not 1 <= largest <= MOST_ITEMS:
         raise InputError.one(
-            "batch-lognormal", "median > 0, sigma >= 0 and max >= 1 are needed", path="--batch"
+            "batch-lognormal",
+            f"median {median:g}, sigma {sigma:g}, max {largest}",
+            path="--batch",
+            allowed=f"0 < median <= {MOST_ITEMS}, 0 <= sigma <= {_MOST_SIGMA:g}, 1 <= max <= {MOST_ITEMS}",
         )
     if sigma == 0:
         return from_weights({min(largest, max(1, round(median))): 1.0})
@@ -71,7 +85,7 @@ def lognormal(median: float, sigma: float, largest: int) -> BatchDistribution:
     for batch in range(1, largest + 1):
         low = 0.0 if batch == 1 else below(batch - 0.5)
         high = 1.0 if batch == largest else below(batch + 0.5)
-        if high > low:
+        if high - low >= _LEAST_WEIGHT:  # what never occurs must not have to fit
             weights[batch] = high - low
     return from_weights(weights)
 
@@ -80,12 +94,13 @@ def from_weights(weights: Mapping[int, float], text: str = "") -> BatchDistribut
     """Return the distribution with the given weights, made to sum to 1.
 
     Raises:
-        InputError: If a batch is not >= 1, a weight is negative, or nothing has weight.
+        InputError: If a batch is not of 1 to `MOST_ITEMS`, a weight is negative, or nothing has weight.
     """
+    allowed = f"batches of 1 to {MOST_ITEMS}, weights of 0 to {_MOST_WEIGHT:g}"
     faults = [
-        Fault("batch-weight", "--batch", f"batch {batch}: weight {weight}", "batch >= 1, weight >= 0")
+        Fault("batch-weight", "--batch", f"batch {batch}: weight {weight}", allowed)
         for batch, weight in weights.items()
-        if batch < 1 or not 0 <= weight < math.inf
+        if not 1 <= batch <= MOST_ITEMS or not (weight == 0 or _LEAST_WEIGHT <= weight <= _MOST_WEIGHT)
     ]
     total = sum(weights.values())
     if not faults and total <= 0:
@@ -108,28 +123,46 @@ def parse_batches(text: str) -> BatchDistribution | None:
     kind, _, rest = text.partition(":")
     try:
         if kind == "lognormal":
-            given = dict(part.split("=", 1) for part in rest.split(",") if part)
+            given = _once(part.partition("=")[::2] for part in rest.split(",") if part)
             unknown = set(given) - {"median", "sigma", "max"}
             if unknown or "median" not in given:
                 raise ValueError(  # noqa: TRY301 - one place turns faults of a text into an InputError
-                    f"median, sigma, max are known, not {sorted(unknown) or 'nothing'}"
+                    f"median, sigma, max are known, not {', '.join(sorted(unknown)) or 'nothing'}"
                 )
             made = lognormal(
-                float(given["median"]), float(given.get("sigma", 0.9)), int(given.get("max", 32))
+                parse_float(given["median"]),
+                parse_float(given.get("sigma", "0.9")),
+                parse_whole(given.get("max", "32")),
             )
         elif kind == "fixed":
-            made = from_weights({int(rest): 1.0})
+            made = from_weights({parse_whole(rest): 1.0})
         elif kind == "uniform":
             low, _, high = rest.partition("-")
-            made = from_weights(dict.fromkeys(range(int(low), int(high or low) + 1), 1.0))
+            made = _uniform(parse_whole(low), parse_whole(high))
         elif kind == "weights":
-            pairs = (part.split("=", 1) for part in rest.split(",") if part)
-            made = from_weights({int(batch): float(weight) for batch, weight in pairs})
+            pairs = _once(part.partition("=")[::2] for part in rest.split(",") if part)
+            made = from_weights({parse_whole(batch): parse_float(weight) for batch, weight in pairs.items()})
         else:
             return None
     except ValueError as error:
         raise InputError.one("batch-text", f"{text!r}: {error}", path="--batch", allowed=HELP) from error
     return BatchDistribution(made.weights, text)
+
+
+def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return pairs as a mapping; a name that is there twice is refused."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name} is there twice")
+        found[name] = value
+    return found
+
+
+def _uniform(low: int, high: int) -> BatchDistribution:
+    if not 1 <= low <= high <= MOST_ITEMS:
+        raise ValueError(f"from {low} to {high}: within 1 to {MOST_ITEMS}, the smaller one first")
+    return from_weights(dict.fromkeys(range(low, high + 1), 1.0))
 
 
 def read_batches(text: str, path: str = "") -> BatchDistribution:
@@ -138,25 +171,22 @@ def read_batches(text: str, path: str = "") -> BatchDistribution:
     Raises:
         InputError: With every fault, each with its line.
     """
-    if text.lstrip().startswith("{"):
-        return _from_json(text, path)
-    counts: Counter[int] = Counter()
+    if text.removeprefix("\ufeff").lstrip().startswith("{"):
+        return _from_json(text.removeprefix("\ufeff"), path)
+    rows, faults = read_rows(text, path, "batch-row")
+    if rows and _HEADER.match(rows[0].cells[0]):
+        rows = rows[1:]
     weights: dict[int, float] = {}
-    faults: list[Fault] = []
-    rows = [
-        (number, row)
-        for number, row in enumerate(csv.reader(text.splitlines()), start=1)
-        if row and not row[0].lstrip().startswith("#")
-    ]
-    for position, (number, row) in enumerate(rows):
+    for row in rows:
         try:
-            batch = int(row[0])
-            weight = float(row[1]) if len(row) > 1 else 1.0
+            batch = parse_whole(row.cells[0])
+            weight = parse_float(row.cells[1]) if len(row.cells) > 1 else 1.0
         except ValueError:
-            if position > 0:
-                faults.append(Fault("batch-row", f"{path}:{number}", f"{','.join(row)!r}", "batch[,weight]"))
+            batch, weight = 0, 0.0
+        if not 1 <= batch <= MOST_ITEMS or weight < 0 or len(row.cells) > 2:
+            what = repr(",".join(row.cells))
+            faults.append(Fault("batch-row", f"{path}:{row.line}", what, "batch[,weight]"))
             continue
-        counts[batch] += 1
         weights[batch] = weights.get(batch, 0.0) + weight
     if not faults and not weights:
         faults.append(Fault("batch-row", path, "no batch sizes in this file", HELP))
@@ -167,8 +197,8 @@ def read_batches(text: str, path: str = "") -> BatchDistribution:
 
 def _from_json(text: str, path: str) -> BatchDistribution:
     try:
-        document: Any = json.loads(text)
-        weights = {int(batch): float(weight) for batch, weight in document.items()}
-    except (ValueError, TypeError) as error:
+        document: Any = parse_json(text)
+        weights = {parse_whole(batch): parse_float(str(weight)) for batch, weight in document.items()}
+    except ValueError as error:
         raise InputError.one("batch-json", str(error), path=path, allowed='{"1": 0.5, "8": 0.5}') from error
     return from_weights(weights, path)

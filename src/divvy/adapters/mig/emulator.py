@@ -19,6 +19,7 @@ from divvy.fleet.mig.profile import Placement, Profile, Sku
 _IN_USE: Final = "In use by another client"
 _NO_ROOM: Final = "Insufficient Resources"
 _NOT_FOUND: Final = "Not Found"
+_MOST_GPUS: Final = 10_000
 #: Profile numbers of seven-slice and four-slice parts, as recorded from drivers.
 _IDS: Final = {
     (7, 1, 1): 19,
@@ -301,12 +302,32 @@ class EmulatedSmi:
 
     @classmethod
     def from_json(cls, document: dict[str, Any], sku: Sku) -> EmulatedSmi:
-        """Return the emulator in a state that `to_json` gave."""
-        made = cls(sku, int(document["gpus"]), [bool(mode) for mode in document["modes"]])
-        made._instances = [
-            _Instance(i["gpu"], i["profile"], i["start"], i["id"], i["computes"], i["busy"])
-            for i in document["instances"]
-        ]
+        """Return the emulator in a state that `to_json` gave.
+
+        Raises:
+            ValueError: If the state is not one, is of another SKU, or holds slices that break the rules.
+            KeyError: If a member is missing.
+            TypeError: If a member is of another kind.
+        """
+        gpus, modes = int(document["gpus"]), document["modes"]
+        if document["sku"] != sku.name:
+            raise ValueError(f"it emulates {document['sku']}, not {sku.name}")
+        if not 0 < gpus <= _MOST_GPUS or len(modes) > gpus:
+            raise ValueError(f"{gpus} GPUs with {len(modes)} modes")
+        made = cls(sku, gpus, [bool(mode) for mode in modes])
+        for i in document["instances"]:
+            one = _Instance(
+                int(i["gpu"]),
+                str(i["profile"]),
+                int(i["start"]),
+                int(i["id"]),
+                int(i["computes"]),
+                bool(i["busy"]),
+            )
+            profile = next((p for p in sku.profiles if p.name == one.profile), None)
+            if profile is None or not 0 <= one.gpu < gpus or not made._room(one.gpu, profile, one.start):
+                raise ValueError(f"{one.profile}@{one.start} has no place on GPU {one.gpu}")
+            made._instances.append(one)
         return made
 
     def save(self, path: Path) -> None:

@@ -28,6 +28,8 @@ def run_command(arguments: Sequence[str]) -> tuple[int, str]:
         done = subprocess.run(list(arguments), capture_output=True, text=True, timeout=_SECONDS, check=False)
     except FileNotFoundError as error:
         raise refused(arguments[0], "not found", "install the driver, or try --emulate STATE.json") from error
+    except OSError as error:
+        raise refused(arguments[0], error.strerror or str(error)) from error
     except subprocess.TimeoutExpired as error:
         raise refused(" ".join(arguments), f"no answer within {_SECONDS} s") from error
     return done.returncode, done.stdout + done.stderr

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 
 from divvy.adapters.oip.request import Tensor, build_infer, read_inputs
-from divvy.errors import NotFoundError, UnavailableError
+from divvy.errors import InputError, NotFoundError, UnavailableError
 
 _WARM_UP: Final = 3
 _SECONDS: Final = 60.0
@@ -43,10 +43,18 @@ class Server:
         url: Address of the server, without ``/v2``.
         model: Name of the model.
         transport: For tests; the network where None.
+
+    Raises:
+        InputError: If the URL is none.
     """
 
     def __init__(self, url: str, model: str, transport: httpx.BaseTransport | None = None) -> None:
-        self._client = httpx.Client(base_url=url.rstrip("/"), timeout=_SECONDS, transport=transport)
+        try:
+            self._client = httpx.Client(base_url=url.rstrip("/"), timeout=_SECONDS, transport=transport)
+        except httpx.InvalidURL as error:
+            raise InputError.one(
+                "oip-url", f"{url!r}: {error}", path="--server", allowed="http://HOST:PORT"
+            ) from error
         self._path = f"/v2/models/{model}"
         self._model, self._url = model, url
 
@@ -73,7 +81,7 @@ class Server:
                 f"{self._url} has no model {self._model!r} ({answer.status_code})",
                 path="--model",
             )
-        return read_inputs(answer.json())
+        return read_inputs(answer.text)
 
     def infer(self, body: dict[str, Any]) -> str:
         """Run one request; return nothing, or why the server refused it."""

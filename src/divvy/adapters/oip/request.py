@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Final
 
 from divvy.errors import EngineError, InputError
+from divvy.units import parse_json
 
 _ZERO: Final[Mapping[str, Any]] = {
     "BOOL": False,
@@ -19,6 +20,9 @@ _ZERO: Final[Mapping[str, Any]] = {
     ),
 }
 
+#: Values of one input: more would not be a request that a server takes.
+_MOST_VALUES: Final = 50_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -29,13 +33,14 @@ class Tensor:
     shape: tuple[int, ...]
 
 
-def read_inputs(document: Any) -> tuple[Tensor, ...]:
-    """Return the inputs in a model's metadata (``GET /v2/models/M``).
+def read_inputs(text: str) -> tuple[Tensor, ...]:
+    """Return the inputs in a model's metadata (the answer to ``GET /v2/models/M``).
 
     Raises:
         EngineError: If the answer is no such metadata.
     """
     try:
+        document = parse_json(text)
         return tuple(
             Tensor(str(one["name"]), str(one["datatype"]), tuple(int(size) for size in one["shape"]))
             for one in document["inputs"]
@@ -70,6 +75,13 @@ def build_infer(inputs: Sequence[Tensor], batch: int, free: int = 1) -> dict[str
                 path="--batches",
             )
         shape = [batch, *(free if size == -1 else size for size in one.shape[1:])]
+        if not 0 < prod(shape) <= _MOST_VALUES:
+            raise InputError.one(
+                "oip-size",
+                f"input {one.name} would have {prod(shape)} values in the shape {shape}",
+                path="--batches, --free-dimension",
+                allowed=f"1 to {_MOST_VALUES}",
+            )
         tensors.append(
             {
                 "name": one.name,

@@ -183,6 +183,8 @@ def change_from_json(document: Mapping[str, Any], sku: Sku) -> Change:
     Raises:
         InputError: If the document is not such a change, or not of this SKU.
     """
+    if not isinstance(document, Mapping):
+        raise InputError.one("change-file", f"not a change of {sku.name}", allowed="divvy.slices.change/1")
     if document.get("schema") != "divvy.slices.change/1" or document.get("sku") != sku.name:
         raise InputError.one("change-file", f"not a change of {sku.name}", allowed="divvy.slices.change/1")
     try:

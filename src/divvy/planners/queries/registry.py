@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from divvy.errors import NotFoundError
+from divvy.errors import InputError, NotFoundError
 from divvy.planners.queries import divvy, elsa, fifs, jsq, least_gpc, pow2
 from divvy.planners.queries.rule import Rule
 
@@ -18,7 +18,8 @@ def find_rule(text: str) -> tuple[Rule, tuple[float, ...]]:
     """Return a rule and its parameters from a text such as ``elsa`` or ``elsa:alpha=1.5,beta=1``.
 
     Raises:
-        NotFoundError: If there is no such rule or parameter; the fault lists those that there are.
+        NotFoundError: If there is no such rule; the fault lists those that there are.
+        InputError: If a parameter is unknown, or its value is no number from 0 on.
     """
     name, _, rest = text.partition(":")
     rule = RULES.get(name)
@@ -26,18 +27,12 @@ def find_rule(text: str) -> tuple[Rule, tuple[float, ...]]:
         raise NotFoundError.one(
             "unknown-dispatcher", f"no dispatcher {name!r}", path="--dispatcher", allowed=", ".join(RULES)
         )
-    given: dict[str, float] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        try:
-            given[key] = float(value)
-        except ValueError:
-            given[key] = float("nan")
-        if key not in dict(rule.params) or not -1e9 < given[key] < 1e9:
-            raise NotFoundError.one(
-                "unknown-dispatcher-parameter",
-                f"{name} has no parameter {part!r}",
-                path="--dispatcher",
-                allowed=", ".join(f"{key}={value:g}" for key, value in rule.params) or "none",
-            )
-    return rule, rule.values(given)
+    try:
+        return rule, rule.read(rest)
+    except ValueError as error:
+        raise InputError.one(
+            "dispatcher-parameter",
+            str(error),
+            path="--dispatcher",
+            allowed=", ".join(f"{key}={value:g}" for key, value in rule.params) or "none",
+        ) from error

@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from divvy.units import parse_float
+
 #: What a rule answers when no slice can run the query at all.
 NOWHERE: Final = -1
+_MOST: Final = 1e9
 
 #: choose(now, deadline, batch, free_at, queued, service, price, params, draw) -> slice or NOWHERE
 #:
@@ -37,6 +40,24 @@ class Rule:
     late: bool = False
     counts: bool = False
     params: tuple[tuple[str, float], ...] = ()
+
+    def read(self, text: str) -> tuple[float, ...]:
+        """Return the parameters that a text such as ``alpha=1.5,beta=1`` means, in the rule's order.
+
+        Raises:
+            ValueError: If a parameter is unknown or there twice, or a value is no number from 0 on.
+        """
+        known, given = dict(self.params), dict[str, float]()
+        for part in filter(None, text.split(",")):
+            name, _, value = part.partition("=")
+            if name not in known:
+                raise ValueError(f"{self.name} has no parameter {name!r}")
+            if name in given:
+                raise ValueError(f"{name} is there twice")
+            given[name] = parse_float(value)
+            if not 0 <= given[name] <= _MOST:
+                raise ValueError(f"{part} is not from 0 to {_MOST:g}")
+        return self.values(given)
 
     def values(self, given: Mapping[str, float]) -> tuple[float, ...]:
         """Return the parameters in the rule's order, defaults where not given."""

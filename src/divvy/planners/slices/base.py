@@ -50,6 +50,12 @@ class Request:
         return any(self.time_us(size, batch) != INFEASIBLE for size in self.sizes)
 
 
+def shares_runs(dispatcher: str) -> bool:
+    """Return whether a dispatch rule, as on the command line, may run several queries at once."""
+    options = (part.partition("=") for part in dispatcher.partition(":")[2].split(","))
+    return any(name == "batching" and float(value) > 0 for name, _, value in options)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """How to serve: slice sizes, dispatch rule, prices.

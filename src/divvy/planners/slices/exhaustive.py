@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from divvy.errors import InputError
-from divvy.planners.slices.base import Choice, Judge, Request, SlicePlan
+from divvy.planners.slices.base import Choice, Judge, Request, SlicePlan, shares_runs
 from divvy.planners.slices.bound import layout_bound
 from divvy.planners.slices.packing import Counts, describe, flatten, lay_out, shapes
 
@@ -49,7 +49,7 @@ class Exhaustive:
             )
         tried, best, best_rate, price = 0, ((0,) * len(shapes(request.sku)[0]),) * request.gpus, 0.0, {}
         for per_gpu, total in fleets(request):
-            limit, prices = layout_bound(request, total)
+            limit, prices = layout_bound(request, total, batching=shares_runs(dispatcher))
             tried += 1
             if limit <= best_rate:
                 continue

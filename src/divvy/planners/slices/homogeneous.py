@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from divvy.errors import InputError
-from divvy.planners.slices.base import Choice, Judge, Request, SlicePlan
+from divvy.planners.slices.base import Choice, Judge, Request, SlicePlan, shares_runs
+from divvy.planners.slices.bound import layout_bound
 from divvy.planners.slices.packing import as_counts, describe, lay_out, shapes, sizes_of, slices_of
+
+#: A finite stream may hold less work than its distribution.
+_SLACK: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class BestHomogeneous:
         for size in reversed(request.sizes):
             plan = Homogeneous(size).plan(request, judge, dispatcher)
             least = 0.0 if best is None else best[0]
-            rate = judge.rate(plan.choice, (request.seed,), least, _most(request, plan.choice.slices))
+            rate = judge.rate(plan.choice, (request.seed,), least, _most(request, plan.choice))
             notes.append(f"{size}g: {f'{rate:.1f} queries/s' if rate else 'not better'}")
             if best is None or rate > best[0]:
                 best = rate, plan
@@ -64,13 +70,17 @@ class BestHomogeneous:
         return SlicePlan(plan.layouts, plan.choice, (*plan.explanation, *notes), rate)
 
 
-def _most(request: Request, slices: tuple[int, ...]) -> float:
+def _most(request: Request, choice: Choice) -> float:
     """Return a rate that equal slices cannot exceed; 0 if a batch does not fit."""
-    times = [request.time_us(slices[0], batch) for batch in request.batches.batches]
-    if not slices or min(times) < 0:
+    size, count = choice.slices[0], len(choice.slices)
+    if shares_runs(choice.dispatcher):
+        counts = as_counts(request.sku, {size: count})
+        return layout_bound(request, counts, batching=True)[0] * _SLACK
+    times = [request.time_us(size, batch) for batch in request.batches.batches]
+    if min(times) < 0:
         return 0.0
     mean = sum(w * t for (_, w), t in zip(request.batches.weights, times, strict=True))
-    return len(slices) * 1e6 / mean * 1.1
+    return count * 1e6 / mean * _SLACK
 
 
 def make_homogeneous(text: str) -> Homogeneous | BestHomogeneous:
@@ -81,7 +91,7 @@ def make_homogeneous(text: str) -> Homogeneous | BestHomogeneous:
     """
     if not text:
         return BestHomogeneous()
-    if not text.removesuffix("g").isdigit():
+    if re.fullmatch(r"\d{1,2}g?", text, re.ASCII) is None:
         raise InputError.one(
             "homogeneous-size",
             f"{text!r} is no number of compute slices",

@@ -155,13 +155,17 @@ def make_paris(text: str) -> Paris:
     Raises:
         InputError: If an option is unknown.
     """
-    given = dict(part.partition("=")[::2] for part in text.split(",") if part)
-    unknown = set(given) - {"knee", "rounding"}
-    if unknown:
-        raise InputError.one(
-            "paris-option",
-            f"paris has no option {', '.join(sorted(unknown))}",
-            path="--planner",
-            allowed=f"knee={'|'.join(KNEES)}, rounding={'|'.join(ROUNDINGS)}",
-        )
+    known = {"knee": KNEES, "rounding": ROUNDINGS}
+    given: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name not in known or value not in known[name] or name in given:
+            twice = " is there twice" if name in given else ""
+            raise InputError.one(
+                "paris-option",
+                f"{part}{twice}",
+                path="--planner",
+                allowed="; ".join(f"{key}={'|'.join(values)}" for key, values in known.items()),
+            )
+        given[name] = value
     return Paris(given.get("knee", ""), given.get("rounding", "floor"))

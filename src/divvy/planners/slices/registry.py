@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from divvy.errors import NotFoundError
+from divvy.errors import InputError, NotFoundError
 from divvy.planners.slices.base import SlicePlanner
 from divvy.planners.slices.exhaustive import Exhaustive
 from divvy.planners.slices.homogeneous import make_homogeneous
@@ -15,14 +15,26 @@ from divvy.planners.slices.paris import make_paris
 from divvy.planners.slices.randomly import Randomly
 from divvy.planners.slices.search import Search
 
+
+def _plain(make: Callable[[], SlicePlanner]) -> Callable[[str], SlicePlanner]:
+    """Return what makes a planner that has no options: text behind its name is refused."""
+
+    def read(text: str) -> SlicePlanner:
+        if text:
+            raise InputError.one("planner-option", f"{text!r}: this planner has no options", path="--planner")
+        return make()
+
+    return read
+
+
 #: Name to what makes the planner from the text behind the colon.
 PLANNERS: Final = MappingProxyType[str, Callable[[str], SlicePlanner]](
     {
         "paris": make_paris,
         "homogeneous": make_homogeneous,
-        "random": lambda _: Randomly(),
-        "divvy": lambda _: Search(),
-        "exhaustive": lambda _: Exhaustive(),
+        "random": _plain(Randomly),
+        "divvy": _plain(Search),
+        "exhaustive": _plain(Exhaustive),
     }
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from divvy.planners.slices.base import Choice, Judge, Request, SlicePlan
+from divvy.planners.slices.base import Choice, Judge, Request, SlicePlan, shares_runs
 from divvy.planners.slices.bound import layout_bound, upper_bound
 from divvy.planners.slices.homogeneous import Homogeneous
 from divvy.planners.slices.packing import (
@@ -69,7 +69,7 @@ class Search:
 
     def plan(self, request: Request, judge: Judge, dispatcher: str) -> SlicePlan:
         """Return the best layouts found, or a known layout with its rule if that is better."""
-        bound = upper_bound(request, batching="batching=" in dispatcher).rate_qps
+        bound = upper_bound(request, batching=shares_runs(dispatcher)).rate_qps
         race = Race(request, judge, bound)
         for origin, fleet in self._first(request):
             start = Race(request, judge, bound)

@@ -17,6 +17,7 @@ _BURST_SHARE: Final = 0.1
 _BURST_FACTOR: Final = 3.0
 _BURST_QUERIES: Final = 200.0
 
+KINDS: Final = ("poisson", "bursts")
 HELP: Final = "poisson | bursts | a trace's file"
 
 

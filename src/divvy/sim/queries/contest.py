@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import exp, log
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from divvy.planners.slices.base import SlicePlan
 from divvy.planners.slices.registry import find_planner
-from divvy.sim.queries.report import verdict_rows
+from divvy.sim.queries.report import layout_rows, verdict_rows
 from divvy.sim.queries.study import Proof, Study, best_homogeneous, interval, plan_and_prove
 
 #: Two rates within this share of one another are a draw.
@@ -49,11 +50,11 @@ def hold(
         name, choice = best_homogeneous(study)
         baseline = name, study.prove(choice)
         request, cases = study.request, []
-        for planner in planners:
-            for dispatcher in dispatchers:
-                plan, proof = plan_and_prove(study, find_planner(planner), dispatcher)
-                model = request.profile.model
-                cases.append(Case(model, request.gpus, planner, dispatcher, study, plan, proof))
+        for planner, dispatcher in product(planners, dispatchers):
+            mine = study.under(dispatcher)
+            plan, proof = plan_and_prove(mine, find_planner(planner), dispatcher)
+            model = request.profile.model
+            cases.append(Case(model, request.gpus, planner, dispatcher, mine, plan, proof))
         yield study, baseline, cases
 
 
@@ -121,6 +122,7 @@ def _row(contest: Contest, case: Case) -> dict[str, Any]:
         "against_baseline": None if against is None else round(against[0], 4),
         "against_baseline_interval": None if against is None else [round(v, 4) for v in against[1]],
         "outcome": outcome(case, contest),
+        "layout": layout_rows(case.plan.layouts),
         "slices": {str(size): count for size, count in sorted(Counter(case.plan.choice.slices).items())},
         **verdict_rows(case.proof.verdict),
     }

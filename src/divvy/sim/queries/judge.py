@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from divvy.perf.latency import INFEASIBLE
 from divvy.planners.queries.registry import find_rule
-from divvy.planners.slices.base import Choice, Request
+from divvy.planners.slices.base import Choice, Request, shares_runs
 from divvy.sim.queries.arrivals import Stream, make_stream
 from divvy.sim.queries.kernel import Allowance, Load, Run, replay
 
@@ -46,10 +46,14 @@ class Verdict:
     buckets: tuple[BucketResult, ...]
 
 
-def service_table(request: Request, slices: Sequence[int]) -> NDArray[np.int64]:
-    """Return microseconds by slice and batch; column 0 is unused; negative where it does not fit."""
-    widest = max((max(request.profile.batches(size), default=0) for size in set(slices)), default=0)
-    widest = max(widest, request.batches.largest)
+def service_table(request: Request, slices: Sequence[int], *, batching: bool = False) -> NDArray[np.int64]:
+    """Return microseconds by slice and batch; column 0 is unused; negative where it does not fit.
+
+    As wide as the largest query; with `batching` as the largest batch that runs, for queries run together.
+    """
+    widest = request.batches.largest
+    if batching:
+        widest = max(widest, *(max(request.profile.batches(size), default=0) for size in set(slices)))
     rows = {
         size: [INFEASIBLE] + [request.time_us(size, batch) for batch in range(1, widest + 1)]
         for size in set(slices)
@@ -82,7 +86,7 @@ class ReplayJudge:
         self._arrivals = arrivals
         self._gaps = gaps
         self._streams: dict[int, Stream] = {}
-        self._tables: dict[tuple[int, ...], NDArray[np.int64]] = {}
+        self._tables: dict[tuple[tuple[int, ...], bool], NDArray[np.int64]] = {}
         self._edges = np.array([low for low, _ in request.batches.buckets()], np.int64)
         self._allowances: dict[tuple[int, int], Allowance] = {}
         self.replays = 0
@@ -110,13 +114,14 @@ class ReplayJudge:
     def run(self, choice: Choice, rate_qps: float, seed: int, *, whole: bool = True) -> tuple[Load, Run]:
         """Return the load and what became of it; unless `whole`, until too many queries are late."""
         rule, params = find_rule(choice.dispatcher)
-        if choice.slices not in self._tables:
-            self._tables[choice.slices] = service_table(self.request, choice.slices)
+        wide = choice.slices, shares_runs(choice.dispatcher)
+        if wide not in self._tables:
+            self._tables[wide] = service_table(self.request, choice.slices, batching=wide[1])
         prices = dict(choice.price)
         price = np.array([prices.get(size, float(size)) for size in choice.slices])
         load = self.stream(seed).at(rate_qps)
         self.replays += 1
-        table = self._tables[choice.slices]
+        table = self._tables[wide]
         allowance = None
         if not whole:
             key = (seed, table.shape[1])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from divvy.errors import InputError
-from divvy.planners.slices.base import Choice, Request, SlicePlan, SlicePlanner
+from divvy.planners.slices.base import Choice, Request, SlicePlan, SlicePlanner, shares_runs
 from divvy.planners.slices.bound import upper_bound
 from divvy.planners.slices.homogeneous import Homogeneous
 from divvy.planners.slices.search import paris_variants
@@ -94,6 +94,12 @@ class Study:
         )
         return Proof(rate, self.fresh.verdict(choice, rate, self.fresh_seeds), alone, interval(alone))
 
+    def under(self, dispatcher: str) -> Study:
+        """Return this stage under the bound of a rule: one that runs queries together has a higher one."""
+        if not shares_runs(dispatcher):
+            return self
+        return replace(self, bound_qps=upper_bound(self.request, batching=True).rate_qps)
+
     def quick(self, choice: Choice, least: float = 0.0) -> float:
         """Return the rate on the first search seed if it is above `least`, else 0."""
         return self.search.rate(choice, self.search_seeds[:1], least, self.bound_qps * _SLACK)
@@ -106,9 +112,8 @@ def make_study(
     queries: int = CONFIRM_QUERIES,
     arrivals: str = "poisson",
     gaps: NDArray[np.float64] | None = None,
-    batching: bool = False,
 ) -> Study:
-    """Return the stage for a request; with `batching` under the bound that allows queries to share runs.
+    """Return the stage for a request, under the bound for rules that run every query alone.
 
     Raises:
         InputError: If some batch fits on no slice, or no slice size of the SKU was measured.
@@ -134,7 +139,7 @@ def make_study(
     searched = SEARCH_QUERIES * max(1, min(4, 8 // request.gpus))
     return Study(
         request,
-        upper_bound(request, batching=batching).rate_qps,
+        upper_bound(request).rate_qps,
         ReplayJudge(request, min(searched, queries), arrivals, gaps),
         ReplayJudge(request, queries, arrivals, gaps),
         tuple(request.seed + i for i in range(seeds)),

@@ -5,7 +5,6 @@ Times and durations are seconds (a number) or text with a unit ("15m"); see docs
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -26,7 +25,7 @@ from divvy.sim.traces.trace import (
     assemble,
     lines_of,
 )
-from divvy.units import DURATION_HELP, SECOND, parse_duration
+from divvy.units import DURATION_HELP, SECOND, parse_duration, parse_json
 
 _DURATION: Final = f"seconds, or {DURATION_HELP}"
 
@@ -192,10 +191,7 @@ def _rows(
 def _object(number: int, line: str, findings: Findings) -> dict[str, Any] | None:
     """Return the object of a line, or None after noting why there is none."""
     try:
-        document = json.loads(line, object_pairs_hook=_once, parse_constant=_no_constant)
-    except RecursionError:
-        findings.fault(number, "trace-json", "nested too deeply", "one flat object per line")
-        return None
+        document = parse_json(line)
     except ValueError as error:
         findings.fault(number, "trace-json", f"not JSON: {error}; cut off or damaged: {line[:80]!r}")
         return None
@@ -203,18 +199,6 @@ def _object(number: int, line: str, findings: Findings) -> dict[str, Any] | None
         findings.fault(number, "trace-json", f"{line[:80]!r} is not an object", "one object per line")
         return None
     return document
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is there twice")
-    return document
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
 
 
 def _read(

@@ -143,6 +143,7 @@ def parse_device_table(text: str, path: str = "") -> tuple[DeviceRow, ...]:
             faults.unread(number, line)
     if pending is not None:
         faults.add(pending[0], "the second line of this row (BAR1 usage) is missing")
+    faults.close(text)
     faults.finish(empty=not rows)
     return tuple(rows)
 

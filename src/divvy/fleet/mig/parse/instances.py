@@ -9,7 +9,7 @@ from typing import Final
 from divvy.fleet.mig.parse.lines import Faults, cells, content
 from divvy.fleet.mig.profile import parse_profile_name
 
-_ROW: Final = re.compile(r"(\d+)\s+MIG\s+(\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)", re.ASCII)
+_ROW: Final = re.compile(r"(\d{1,4})\s+MIG\s+(\S+)\s+(\d{1,4})\s+(\d{1,4})\s+(\d{1,2}):(\d{1,2})", re.ASCII)
 _HEAD: Final = re.compile(r"GPU instances:|GPU\s+Name\s+Profile|ID\s+ID\s+Start:Size")
 _NONE: Final = re.compile(r"^\s*No GPU instances found(?:: Not Found)?\s*$")
 
@@ -99,6 +99,7 @@ def parse_lgi(text: str, path: str = "") -> tuple[Instance, ...]:
                     number, f"memory slice {cell} of GPU {row.gpu} is taken by instance {other.instance_id}"
                 )
         rows.append(row)
+    faults.close(text)
     faults.finish(empty=not rows and not none)
     return tuple(rows)
 

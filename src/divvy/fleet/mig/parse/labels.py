@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +10,13 @@ from typing import Any, Final
 from divvy.errors import Fault, InputError
 from divvy.fleet.mig.parse.lines import Faults
 from divvy.fleet.mig.profile import parse_profile_name
+from divvy.units import parse_json
 
 _SLICE: Final = re.compile(r"nvidia\.com/mig-(\d+g\.\d+gb(?:\.[a-z.]+)?)\.count", re.ASCII)
 _METRIC: Final = re.compile(
     r"([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(NaN|[+-]?Inf|[-+]?[0-9.]+(?:[eE][-+]?\d+)?)(?:\s+\d+)?"
 )
+_NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
 _LABEL: Final = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"\s*,?\s*')
 
 
@@ -73,9 +74,9 @@ def parse_node_labels(text: str, path: str = "") -> NodeLabels:
     """
     body = "\n".join("" if line.startswith("#") else line for line in text.splitlines())
     try:
-        document = json.loads(body)
-    except json.JSONDecodeError as error:
-        raise InputError.one("k8s-labels", f"not JSON: {error.msg}", path=f"{path}:{error.lineno}") from error
+        document = parse_json(body)
+    except ValueError as error:
+        raise InputError.one("k8s-labels", f"not JSON: {error}", path=path) from error
     labels = document
     if isinstance(document, dict) and isinstance(document.get("metadata"), dict):
         labels = document["metadata"].get("labels")
@@ -87,7 +88,7 @@ def parse_node_labels(text: str, path: str = "") -> NodeLabels:
         value = labels.get(key)
         if value is None:
             return -1
-        if not str(value).isdigit():
+        if _NUMBER.fullmatch(str(value)) is None:
             faults.append(Fault("k8s-labels", f"{path}:{key}", f"{value!r} is not a number"))
             return -1
         return int(value)
@@ -138,7 +139,7 @@ def parse_dcgm(text: str, path: str = "") -> tuple[Sample, ...]:
             faults.unread(number, line)
             continue
         gpu, instance = labels.get("gpu", ""), labels.get("GPU_I_ID", "")
-        if not gpu.isdigit():
+        if _NUMBER.fullmatch(gpu) is None:
             faults.add(number, "the sample has no label gpu with a number")
             continue
         samples.append(
@@ -147,7 +148,7 @@ def parse_dcgm(text: str, path: str = "") -> tuple[Sample, ...]:
                 int(gpu),
                 labels.get("UUID", ""),
                 labels.get("GPU_I_PROFILE", ""),
-                int(instance) if instance.isdigit() else -1,
+                int(instance) if _NUMBER.fullmatch(instance) else -1,
                 float(match[3]),
                 labels,
             )

@@ -19,6 +19,14 @@ def content(text: str) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip()
 
 
+def is_cut_off(text: str) -> bool:
+    """Return whether a table that opens with a frame (``+-----+``) has no frame at its end."""
+    bars = [line.strip() for line in text.splitlines() if line.lstrip().startswith(("+", "|"))]
+    return (
+        bool(bars) and bars[0].startswith("+") and not (bars[-1].startswith("+") and bars[-1].endswith("+"))
+    )
+
+
 def cells(line: str) -> str:
     """Return a table's line without its outer bars."""
     return line.strip().strip("|").strip()
@@ -39,6 +47,11 @@ class Faults:
     def unread(self, line: int, text: str) -> None:
         """Note a line that means nothing here."""
         self.add(line, f"{text.strip()[:80]!r} is not a line of {self.kind}")
+
+    def close(self, text: str) -> None:
+        """Note a table that was cut off before its closing frame."""
+        if is_cut_off(text):
+            self.add(text.count("\n") + 1, "the table is cut off: its closing frame is missing")
 
     def finish(self, *, empty: bool) -> None:
         """Raise if anything was found, or if there was nothing to read.

@@ -35,13 +35,7 @@ def parse_parted(text: str, path: str = "") -> dict[str, tuple[DeviceConfig, ...
     Raises:
         InputError: If it is no YAML, no mig-parted file, or any entry is wrong; with every fault.
     """
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = path if mark is None else f"{path}:{mark.line + 1}"
-        raise InputError.one("mig-parted-yaml", f"not YAML: {error}".splitlines()[0], path=place) from error
-    document = _unwrap(document, path)
+    document = _unwrap(_load(text, path), path)
     configs = document.get("mig-configs")
     if document.get("version") != "v1" or not isinstance(configs, Mapping) or not configs:
         raise InputError.one(
@@ -61,17 +55,46 @@ def parse_parted(text: str, path: str = "") -> dict[str, tuple[DeviceConfig, ...
     return answer
 
 
+class _Once(yaml.SafeLoader):
+    """Reads YAML; a key that is there twice is a fault, not the last one's victory."""
+
+
+def _mapping(loader: _Once, node: yaml.MappingNode) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            raise yaml.constructor.ConstructorError(
+                problem=f"{key!r} is there twice", problem_mark=node.value[index][0].start_mark
+            )
+    return loader.construct_mapping(node, deep=True)
+
+
+_Once.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def _load(text: str, path: str) -> Any:
+    """Return what a YAML text says.
+
+    Raises:
+        InputError: If it is no YAML, or names something twice.
+    """
+    try:
+        return yaml.load(text, _Once)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = path if mark is None else f"{path}:{mark.line + 1}"
+        why = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise InputError.one("mig-parted-yaml", f"not YAML: {why}", path=place) from error
+
+
 def _unwrap(document: Any, path: str) -> Mapping[str, Any]:
     if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
         data = document.get("data")
         inner = data.get("config.yaml") if isinstance(data, Mapping) else None
         if not isinstance(inner, str):
             raise InputError.one("mig-parted-shape", "the ConfigMap has no data.config.yaml", path=path)
-        try:
-            document = yaml.safe_load(inner)
-        except yaml.YAMLError as error:
-            text = f"data.config.yaml is not YAML: {error}".splitlines()[0]
-            raise InputError.one("mig-parted-yaml", text, path=path) from error
+        document = _load(inner, f"{path}: data.config.yaml")
     if not isinstance(document, Mapping):
         raise InputError.one("mig-parted-shape", "not a mapping", path=path)
     return document
@@ -100,9 +123,17 @@ def _entry(entry: Any, path: str, faults: list[Fault]) -> DeviceConfig:
             Fault("mig-parted-shape", f"{path}.devices", f"{devices!r}", 'a list of indices or "all"')
         )
     wanted = entry.get("device-filter", [])
-    filters = (wanted,) if isinstance(wanted, str) else tuple(str(item) for item in wanted or [])
+    filters = (
+        (wanted,)
+        if isinstance(wanted, str)
+        else tuple(str(item) for item in (wanted if isinstance(wanted, list) else []))
+    )
     slices: dict[str, int] = {}
-    for name, count in dict(entry.get("mig-devices") or {}).items():
+    devices_of = entry.get("mig-devices") or {}
+    if not isinstance(devices_of, Mapping):
+        faults.append(Fault("mig-parted-shape", f"{path}.mig-devices", "must be a mapping"))
+        devices_of = {}
+    for name, count in devices_of.items():
         where = f"{path}.mig-devices.{name}"
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             faults.append(Fault("mig-parted-count", where, f"{count!r} is not a number of slices"))

@@ -94,6 +94,7 @@ def parse_lgip(text: str, path: str = "") -> tuple[ProfileRow, ...]:
             faults.unread(number, line)
     if pending is not None:
         faults.add(pending[0], "the second line of this row (CE, JPEG, OFA) is missing")
+    faults.close(text)
     faults.finish(empty=not rows)
     return tuple(rows)
 
