@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from divvy.cli.chatter import libraries_quiet
 from divvy.cli.render import Column, Output, Span, number, percent
 from divvy.cli.slice_inputs import load_profiles
 from divvy.cli.slice_plan import Goal, Target, Traffic, stage, write_events
@@ -51,7 +52,8 @@ def run_compare(
         partial(stage, one, Target(sku, table, count), goal, traffic) for one in profiles for count in counts
     ]
     progress = _Progress(len(stages))
-    contest = gather(stages, planners, dispatchers, progress.step)
+    with libraries_quiet():
+        contest = gather(stages, planners, dispatchers, progress.step)
     progress.finish()
     document = contest_document(contest)
     if plot is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from divvy.cli.chatter import libraries_quiet
 from divvy.cli.render import Column, Output, Span, number
 from divvy.cli.slice_inputs import LONGEST_MS, load_profiles, load_sku, read_file
 from divvy.errors import Fault, InputError
@@ -17,8 +18,9 @@ from divvy.units import parse_float
 
 #: The first three are needed.
 _COLUMNS: Final = ("model", "rate_qps", "slo_ms", "percentile")
-_MOST_QPS: Final = 1e9
-_MOST_PERCENT: Final = 99.999
+#: A query in a quarter of an hour, and what no fleet serves.
+_QPS: Final = (1e-3, 1e9)
+_PERCENT: Final = (0.001, 99.999)
 
 
 def read_scenario(text: str, profiles: dict[str, LatencyProfile], path: str = "") -> list[Demand]:
@@ -45,11 +47,11 @@ def read_scenario(text: str, profiles: dict[str, LatencyProfile], path: str = ""
         elif any(profile.model == demand.model for demand in demands):
             faults.append(Fault("scenario-model", where, f"{profile.model} again"))
         rate, slo_ms, percentile = (
-            _positive(cells, name, default, most, where, faults)
-            for name, default, most in (
-                ("rate_qps", "", _MOST_QPS),
-                ("slo_ms", "", LONGEST_MS),
-                ("percentile", "95", _MOST_PERCENT),
+            _positive(cells, name, default, span, where, faults)
+            for name, default, span in (
+                ("rate_qps", "", _QPS),
+                ("slo_ms", "", (0.001, LONGEST_MS)),
+                ("percentile", "95", _PERCENT),
             )
         )
         if profile is not None and len(faults) == before:
@@ -62,15 +64,20 @@ def read_scenario(text: str, profiles: dict[str, LatencyProfile], path: str = ""
 
 
 def _positive(
-    cells: dict[str, str], name: str, default: str, most: float, where: str, faults: list[Fault]
+    cells: dict[str, str],
+    name: str,
+    default: str,
+    span: tuple[float, float],
+    where: str,
+    faults: list[Fault],
 ) -> float:
     text = cells.get(name) or default
     try:
         value = parse_float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value <= most:
-        allowed = f"a number > 0, at most {most:g}"
+    if not span[0] <= value <= span[1]:
+        allowed = f"a number of {span[0]:g} to {span[1]:g}"
         faults.append(Fault("scenario-number", where, f"{name} {text!r}", allowed))
         return 1.0
     return value
@@ -83,7 +90,8 @@ def run_pack(
     kind = load_sku(sku, table)
     profiles = {one.model: one for one in load_profiles(profile)}
     demands = read_scenario(read_file(scenario, "--scenario"), profiles, str(scenario))
-    fleet = pack_fleet(kind, demands, seeds, gpus)
+    with libraries_quiet():
+        fleet = pack_fleet(kind, demands, seeds, gpus)
     document = pack_document(kind, demands, fleet)
     if output.machine(document, [f"{u.gpu}:{u.profile}:{u.start}" for u in fleet.units]):
         return

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from divvy.cli.chatter import libraries_quiet
 from divvy.cli.render import Column, Output, Span, number, percent
 from divvy.cli.slice_inputs import load_batches, load_gaps, load_profile, load_sku, make_request
 from divvy.errors import InputError
@@ -99,19 +100,14 @@ def run_plan(
         raise InputError.one("unknown-form", f"no form {form!r}", path="--emit", allowed=", ".join(FORMS))
     planner, _ = find_planner(ways[0]), find_rule(ways[1])
     profile = load_profile(profile_text)
-    study = stage(profile, target, goal, traffic).under(ways[1])
-    request = study.request
-    plan, proof = plan_and_prove(study, planner, ways[1])
-    homogeneous = prove_named(study, best_homogeneous(study))
-    paris = prove_named(study, best_paris(study))
+    with libraries_quiet():
+        study = stage(profile, target, goal, traffic).under(ways[1])
+        request = study.request
+        plan, proof = plan_and_prove(study, planner, ways[1])
+        homogeneous = prove_named(study, best_homogeneous(study))
+        paris = prove_named(study, best_paris(study))
     document = plan_document(study, plan, proof, ways[0], homogeneous, paris)
-    document["oddities"] = [
-        {"code": o.code, "slice": o.gpcs, "batch": o.batch, "processes": o.processes, "text": o.text}
-        for o in (
-            *size_oddities(profile, (p.gpcs for p in request.sku.base_profiles)),
-            *(o for o in oddities(profile) if o.processes == 1),
-        )
-    ]
+    document["oddities"] = _oddities(study)
     if form is not None:
         document["emit"] = {"form": form, "text": emit(form, request.sku, plan.layouts)}
     if events is not None:
@@ -124,6 +120,17 @@ def run_plan(
         output.screen.stream.write(document["emit"]["text"])
         return
     _show(output, study, plan, proof, document)
+
+
+def _oddities(study: Study) -> list[dict[str, Any]]:
+    """Return what is odd about the profile of a plan: its own cells, and the sizes that the SKU has."""
+    request = study.request
+    sizes = size_oddities(request.profile, (p.gpcs for p in request.sku.base_profiles))
+    cells = (o for o in oddities(request.profile) if o.processes == 1)
+    return [
+        {"code": o.code, "slice": o.gpcs, "batch": o.batch, "processes": o.processes, "text": o.text}
+        for o in (*sizes, *cells)
+    ]
 
 
 def prove_named(study: Study, named: tuple[str, Any]) -> tuple[str, Proof]:

@@ -34,7 +34,9 @@ Percentile = Annotated[float, typer.Option("--percentile", help="Share of querie
 PerBucket = Annotated[bool, typer.Option("--per-bucket", help="Every batch bucket must meet it on its own.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, max=100, help="Seeds to search on, and to confirm on.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The first seed.")]
-Queries = Annotated[int, typer.Option("--queries", min=100, help="Queries per confirming seed.")]
+Queries = Annotated[
+    int, typer.Option("--queries", min=100, max=10_000_000, help="Queries per confirming seed.")
+]
 Arrivals = Annotated[str, typer.Option("--arrivals", help="poisson | bursts | a trace with time stamps.")]
 Events = Annotated[Path | None, typer.Option("--events", help="Write each query as a JSON line, in seconds.")]
 
@@ -221,7 +223,9 @@ def pack(
     scenario: Path = typer.Option(..., "--scenario", help="CSV: model,rate_qps,slo_ms[,percentile]."),
     sku: Sku = "A100-80GB",
     table: Table = None,
-    gpus: int | None = typer.Option(None, "--gpus", min=1, help="Most headroom on so many; else the fewest."),
+    gpus: int | None = typer.Option(
+        None, "--gpus", min=1, max=1000, help="Most headroom on so many; else the fewest."
+    ),
     seeds: int = typer.Option(3, "--seeds", min=1, max=100, help="Seeds to search on, and to confirm on."),
     as_json: AsJson = False,
     quiet: Quiet = False,

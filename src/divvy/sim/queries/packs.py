@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,13 +22,16 @@ from divvy.sim.queries.arrivals import Stream, make_stream
 from divvy.sim.queries.batched import Process, processes_of, serve
 from divvy.sim.queries.judge import percentile_us
 
-#: Queries per model and seed; a search looks at the first seed only.
+#: Queries per model and seed.
 QUERIES: Final = 20_000
-#: A slow model is replayed for at least so many objectives, a fast one for at most so many queries.
+#: The first seed of the confirmation; searches use small numbers.
 _FRESH: Final = 1_000
 #: What a run may take of its objective at first, and how a model that misses is helped.
 _SHARES: Final = (0.55, 0.45, 0.35, 0.25)
 _TRIES: Final = 10
+#: Fewest GPUs are looked for from the lower bound to twice as many and so many more, and never beyond.
+_MORE: Final = 4
+MOST_GPUS: Final = 1_000
 _HEAVIER: Final = 1.06
 #: Headroom on the search seeds with which a packing is taken to the fresh ones.
 _ENOUGH: Final = 1.015
@@ -148,25 +151,61 @@ def place_units(sku: Sku, packing: Packing) -> tuple[tuple[Layout, ...], tuple[U
 def pack_fleet(sku: Sku, demands: Sequence[Demand], seeds: int, gpus: int | None = None) -> Fleet:
     """Return the fewest GPUs on which every objective holds in replay, or the most headroom on `gpus`.
 
+    Where no number of GPUs that was tried holds every objective, the last one tried is returned: its models
+    say which.
+
     Raises:
-        InputError: If a demand cannot be met on any slice, or not on `gpus` GPUs.
+        InputError: If a demand cannot be met on any slice, or not on `gpus` GPUs, or needs too many.
     """
     judge, low = PackJudge(demands), lower_bound_gpus(sku, demands)
     _refuse_hopeless(sku, demands)
+    if low > MOST_GPUS:
+        text = f"these rates need at least {low} GPUs"
+        raise InputError.one("pack-gpus", text, path="--scenario", allowed=f"what {MOST_GPUS} GPUs can serve")
     search, fresh = tuple(range(seeds)), tuple(_FRESH + i for i in range(seeds))
     notes = [f"no serving needs fewer than {low} GPUs (full batches, no waits)"]
-    start = max(low, 1) if gpus is None else gpus
-    best: Fleet | None = None
-    for count in range(start, start + (4 if gpus is None else 1)):
-        best = _try(sku, demands, judge, count, search, fresh, low, notes, most=gpus is not None)
-        if best is not None and all(one.met for one in best.served):
-            return best
-        notes.append(f"{count} GPUs: not every objective held")
+
+    def attempt(count: int) -> Fleet | None:
+        found = _try(sku, demands, judge, count, search, fresh, low, notes, most=gpus is not None)
+        if found is None or not _holds(found):
+            notes.append(f"{count} GPUs: not every objective held")
+        return found
+
+    best = attempt(gpus) if gpus is not None else _fewest(max(low, 1), attempt)
     if best is None:
-        raise InputError.one(
-            "pack-gpus", f"{gpus or start} GPUs cannot carry these rates", path="--gpus", allowed=f">= {low}"
-        )
-    return best
+        text = f"{gpus or low} GPUs cannot carry these rates"
+        raise InputError.one("pack-gpus", text, path="--gpus", allowed=f"> {max(gpus or 0, low - 1)}")
+    return replace(_with_spare(best, gpus), notes=tuple(notes))
+
+
+def _holds(fleet: Fleet) -> bool:
+    return all(one.met for one in fleet.served)
+
+
+def _fewest(low: int, attempt: Callable[[int], Fleet | None]) -> Fleet | None:
+    """Return the fleet with the fewest GPUs that holds: one by one, then in doubling steps and back."""
+    last, missed, count, step = None, low - 1, low, 1
+    while count <= min(2 * low + _MORE, MOST_GPUS):
+        found = attempt(count)
+        last = found or last
+        if found is not None and _holds(found):
+            break
+        missed, step = count, step if count < low + _MORE - 1 else step * 2
+        count += step
+    while last is not None and _holds(last) and len(last.layouts) - missed > 1:
+        middle = (missed + len(last.layouts)) // 2
+        found = attempt(middle)
+        if found is not None and _holds(found):
+            last = found
+        else:
+            missed = middle
+    return last
+
+
+def _with_spare(fleet: Fleet, gpus: int | None) -> Fleet:
+    """Return the fleet with the GPUs that were asked for: those that add no headroom stay uncut."""
+    spare = 0 if gpus is None else max(0, gpus - len(fleet.layouts))
+    return replace(fleet, layouts=(*fleet.layouts, *((),) * spare)) if spare else fleet
 
 
 def _refuse_hopeless(sku: Sku, demands: Sequence[Demand]) -> None:
