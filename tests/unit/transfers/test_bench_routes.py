@@ -12,7 +12,8 @@ def test_truths_come_out_of_the_model():
     rows = list(truth_rows())
     assert all(set(r) == KEYS for r in rows)
     judged = [r for r in rows if r["target"] is not None]
-    assert len(judged) == 4
+    assert len(judged) == 5
+    assert len({(r["case"], r["measure"]) for r in rows}) == len(rows)
     assert all(r["met"] for r in judged), judged
 
 
