@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from divvy.cli import simulate
-from divvy.cli.simulate_files import read_part
+from divvy.cli.simulate_files import make_directory, read_part, write_bytes
 from divvy.cli.simulate_plots import pictures
 from divvy.errors import InputError
 from divvy.planners.jobs.registry import create
@@ -177,3 +177,13 @@ def test_two_budgets_of_one_name_are_refused():
             simulate.Choice("reclaim", "auto", None, None, "honest", "none", "30m", "fail"),
             ["equal", "equal"],
         )
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_takes_long(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InputError) as caught:
+        make_directory(tmp_path / "taken" / "pictures", "--report")
+    assert caught.value.code == "report-file"
+    with pytest.raises(InputError) as caught:
+        write_bytes(tmp_path / "nowhere" / "trace.json.gz", b"", "--perfetto")
+    assert caught.value.code == "perfetto-file"

@@ -14,10 +14,10 @@ from typing import Any
 import typer
 
 from divvy.cli.render import Output
-from divvy.cli.simulate_files import Files, read_part
+from divvy.cli.simulate_files import Files, make_directory, read_part
 from divvy.cli.simulate_input import Choice, build_scenarios, read_duration
 from divvy.cli.simulate_print import print_all
-from divvy.cli.simulate_report import write_report
+from divvy.cli.simulate_report import PICTURES, write_report
 from divvy.cli.statement_file import check_ending
 from divvy.errors import InputError
 from divvy.sim.compare import Comparison, compare
@@ -65,6 +65,8 @@ def verb(
     """
     if statement is not None:
         check_ending(statement, "--statement")
+    if report_to is not None:
+        make_directory(report_to / PICTURES, "--report")
     files = Files(events, statement, perfetto, report_to, read_part(part), most)
     choice = Choice(trace, form, gpus, nodes, contract, overlay, checkpoint, on_error)
     names = _policies(policy)

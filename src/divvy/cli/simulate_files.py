@@ -107,6 +107,18 @@ def read_part(text: str) -> tuple[int, int] | None:
     return start, end
 
 
+def make_directory(path: Path, option: str) -> None:
+    """Make a directory, before anything takes long.
+
+    Raises:
+        InputError: If it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, option, error) from error
+
+
 def write_bytes(path: Path, data: bytes, option: str) -> None:
     """Write a file.
 
@@ -114,15 +126,18 @@ def write_bytes(path: Path, data: bytes, option: str) -> None:
         InputError: If it cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True) if option == "--report" else None
         path.write_bytes(data)
     except OSError as error:
-        raise InputError.one(
-            f"{option.removeprefix('--')}-file",
-            error.strerror or str(error),
-            path=str(path),
-            fix=f"choose another path for {option}",
-        ) from error
+        raise _unwritable(path, option, error) from error
+
+
+def _unwritable(path: Path, option: str, error: OSError) -> InputError:
+    return InputError.one(
+        f"{option.removeprefix('--')}-file",
+        error.strerror or str(error),
+        path=str(path),
+        fix=f"choose another path for {option}",
+    )
 
 
 def _labelled(name: str, label: str) -> str:

@@ -13,6 +13,7 @@ from divvy.cli.render import number, percent, seconds
 from divvy.cli.simulate_files import Files, report_documents, write_bytes
 
 OPTION: Final = "--report"
+PICTURES: Final = "pictures"
 _CAPTIONS: Final = {
     "gpus": "Who held how many GPUs over time. Grey is unallocated work.",
     "owed": "What every account was owed and what it got; and how much of each day's debt was met.",
@@ -71,7 +72,7 @@ def write_report(directory: Path, report: Mapping[str, Any], files: Files, comma
 
 def _place(title: str, name: str) -> str:
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in title.replace(", ", "-"))
-    return f"pictures/{name}-{safe}"
+    return f"{PICTURES}/{name}-{safe}"
 
 
 # -- content ----------------------------------------------------------------------------------------------
