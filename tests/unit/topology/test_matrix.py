@@ -169,3 +169,11 @@ def test_grace_reaches_its_nics_as_its_own():
     topo = build([("g", text)])
     assert topo.peering.socket_gb_per_s == 450.0
     assert any(link.kind == "c2c" and link.a == "GPU0" for link in topo.links)
+
+
+def test_a_nic_has_no_nvlink():
+    """Cells of a row that no other row confirms have changed places."""
+    text = "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNODE\tNV8\nGPU1\tNODE\tX\tSYS\n"
+    reading = read_matrix("m", text)
+    assert ("cell-impossible", "m: row GPU0, column NIC0") in {(f.code, f.where) for f in reading.findings}
+    assert ("GPU0", "NIC0") not in reading.labels

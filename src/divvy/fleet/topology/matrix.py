@@ -5,7 +5,7 @@ from __future__ import annotations
 from divvy.errors import InputError
 from divvy.fleet.topology.graph import Kind, Vertex
 from divvy.fleet.topology.matrix_rows import ELLIPSIS, Row, Table, read_table
-from divvy.fleet.topology.reading import Reading, weaker
+from divvy.fleet.topology.reading import Reading, nvlinks, weaker
 
 _PASTE = "run nvidia-smi topo -m again and save its whole output"
 
@@ -136,6 +136,17 @@ def _report_lost(row: Row, lost: dict[str, str], table: Table, reading: Reading)
     reading.warn("cell-unreadable", f"row {row.device} (line {row.line}), column {seen}", text, _PASTE)
 
 
+def _possible(
+    label: str | None, row: str, column: str, kinds: tuple[Kind, Kind], reading: Reading
+) -> str | None:
+    """Return a label unless no two devices of these kinds can have it."""
+    if not nvlinks(label) or Kind.NIC not in kinds:
+        return label
+    text = f"the cell reads {label}, but a NIC has no NVLink (are cells shifted?); it is left out"
+    reading.warn("cell-impossible", f"row {row}, column {column}", text, _PASTE)
+    return None
+
+
 def _pairs(table: Table, columns: list[str], reading: Reading) -> None:
     """Fill the labels from both halves of the matrix and report where they disagree."""
     for i, a in enumerate(columns):
@@ -143,6 +154,11 @@ def _pairs(table: Table, columns: list[str], reading: Reading) -> None:
             first = table.rows[a].cells.get(b) if a in table.rows else None
             second = table.rows[b].cells.get(a) if b in table.rows else None
             first, second = (None if label == "X" else label for label in (first, second))
+            both = (reading.vertices[a].kind, reading.vertices[b].kind)
+            first, second = (
+                _possible(label, one, other, both, reading)
+                for label, one, other in ((first, a, b), (second, b, a))
+            )
             if first and second and first != second:
                 label = weaker(first, second)
                 reading.warn(
