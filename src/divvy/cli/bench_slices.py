@@ -16,6 +16,7 @@ import numpy as np
 
 from divvy.cli.bench_slices_models import model_rows
 from divvy.cli.bench_slices_packs import pack_rows
+from divvy.cli.chatter import libraries_quiet
 from divvy.fleet.mig.layout import all_layouts, maximal_layouts, multiset
 from divvy.fleet.mig.parse.profiles import learn_sku, read_table
 from divvy.fleet.mig.profile import Sku
@@ -48,7 +49,7 @@ def find_data() -> Path | None:
 
 
 def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
-    """Yield every figure of the slices; a quick run has fewer seeds, queries and models.
+    """Yield every figure of the slices; a quick run has the same rows from fewer seeds and queries.
 
     Args:
         quick: Whether to stay within a minute.
@@ -63,9 +64,10 @@ def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: Non
     yield from speed_rows(quick=quick)
     announce("time of a plan")
     yield from plan_time_rows(data, quick=quick)
-    yield from model_rows(load_models(data), quick=quick, announce=announce)
-    if data is not None and (data / _PROFILES / "deployment").is_dir():
-        yield from pack_rows(data / _PROFILES, quick=quick, announce=announce)
+    with libraries_quiet():
+        yield from model_rows(load_models(data), quick=quick, announce=announce)
+        if data is not None and (data / _PROFILES / "deployment").is_dir():
+            yield from pack_rows(data / _PROFILES, quick=quick, announce=announce)
 
 
 def row(
@@ -219,7 +221,8 @@ def plan_time_rows(data: Path | None, *, quick: bool) -> Iterator[Row]:
             subprocess.run(command, stdout=sink, check=True)
 
     runs = 1 if quick else 3
-    run()
+    if not quick:
+        run()  # what is compiled is kept: `speed_rows` has seen to it in a quick run
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = sorted(_timed(run) for _ in range(runs))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
