@@ -127,7 +127,6 @@ class KaiPlanner(QuotaPlanner):
             for row in tree.lineage[leaf]:
                 self._held[row] += team.held
                 asked[row] += team.held + team.waiting
-        self._deserved = [float(share) * self._capacity for share in tree.share]
         self._fair = self._fair_shares(asked)
         vain: set[tuple[int, Ask]] = set()
         if self._room.total:
@@ -165,7 +164,7 @@ class KaiPlanner(QuotaPlanner):
         fair[ROOT] = float(self._capacity)
         for row, children in enumerate(tree.children):
             if children:
-                weight = [self._deserved[child] for child in children]
+                weight = [self._due[child] for child in children]
                 parts = divide(
                     fair[row], weight, [asked[c] for c in children], weight, [used[c] for c in children]
                 )
@@ -210,7 +209,7 @@ class KaiPlanner(QuotaPlanner):
 
     def _order(self, row: int) -> tuple[bool, float, int]:
         """Return the place of a queue among its siblings: under quota first, then the least saturated."""
-        return self._held[row] >= self._deserved[row], self._saturation(row), row
+        return self._held[row] >= self._due[row], self._saturation(row), row
 
     def _saturation(self, row: int, more: float = 0.0) -> float:
         held = self._held[row] + more
@@ -226,7 +225,7 @@ class KaiPlanner(QuotaPlanner):
 
     def _may_gain(self, leaf: int, gpus: int) -> bool:
         """Return whether a queue would stay within its fair share or its quota."""
-        return self._held[leaf] + gpus <= max(self._fair[leaf], self._deserved[leaf]) + _SLACK
+        return self._held[leaf] + gpus <= max(self._fair[leaf], self._due[leaf]) + _SLACK
 
     def _reclaim(self, leaf: int, ask: Ask, place: Place) -> bool:
         gpus = ask.shape.gpus
@@ -280,9 +279,7 @@ class KaiPlanner(QuotaPlanner):
             mine, theirs = tree.parting(leaf, other)
             path = tree.lineage[leaf][tree.lineage[leaf].index(mine) :]
             by_fair = self._within(path, gpus, self._fair) and self._held[theirs] > self._fair[theirs]
-            by_quota = (
-                self._within(path, gpus, self._deserved) and self._held[theirs] > self._deserved[theirs]
-            )
+            by_quota = self._within(path, gpus, self._due) and self._held[theirs] > self._due[theirs]
             if by_fair or by_quota:
                 sides[other] = mine, (by_fair, by_quota)
         return sides
@@ -311,9 +308,7 @@ class KaiPlanner(QuotaPlanner):
             theirs = next(row for row in tree.lineage[run.leaf] if tree.parent[row] == tree.parent[mine])
             gone = sum(count for leaf, count in taken.items() if theirs in tree.lineage[leaf])
             left = self._held[theirs] - gone
-            if not (by_fair and left > self._fair[theirs]) and not (
-                by_quota and left > self._deserved[theirs]
-            ):
+            if not (by_fair and left > self._fair[theirs]) and not (by_quota and left > self._due[theirs]):
                 return False
             return self._saturation(mine, gpus) < self._saturation(theirs, -gone)
 

@@ -37,8 +37,6 @@ class KueuePlanner(QuotaPlanner):
     name = "kueue"
 
     def _decide(self) -> None:
-        tree = self._snapshot.tree
-        self._nominal = {leaf: int(tree.share[leaf] * self._capacity) for leaf in self._teams}
         vain: set[tuple[int, Ask]] = set()
         while any(self._turn(entry, vain) for entry in self._entries(vain)):
             pass
@@ -49,10 +47,10 @@ class KueuePlanner(QuotaPlanner):
         Within quota first, then priority, then age.
         """
         free = self._room.total
-        lent = any(team.held > self._nominal[leaf] for leaf, team in self._teams.items())
+        lent = any(team.held > self._quota[leaf] for leaf, team in self._teams.items())
         found: list[tuple[tuple[bool, Place], int, Ask]] = []
         for leaf in self._asking:
-            team, quota = self._teams[leaf], self._nominal[leaf]
+            team, quota = self._teams[leaf], self._quota[leaf]
             for ask, queue in team.queues.items():
                 gpus = ask.shape.gpus
                 borrows = team.held + gpus > quota
@@ -79,7 +77,7 @@ class KueuePlanner(QuotaPlanner):
             lenders = [
                 other
                 for other, team in self._teams.items()
-                if other != leaf and team.held > self._nominal[other]
+                if other != leaf and team.held > self._quota[other]
             ]
             others = sorted(self._runs(lenders), key=_gives_way)
             if self._enough(shape, others + own):
@@ -103,12 +101,12 @@ class KueuePlanner(QuotaPlanner):
         def may(run: Running, taken: dict[int, int]) -> bool:
             if run.leaf == leaf:
                 return True
-            return self._teams[run.leaf].held - taken.get(run.leaf, 0) > self._nominal[run.leaf]
+            return self._teams[run.leaf].held - taken.get(run.leaf, 0) > self._quota[run.leaf]
 
         return may
 
     def _ratio(self, leaf: int) -> float:
-        quota = self._nominal[leaf]
+        quota = self._quota[leaf]
         return self._teams[leaf].held / quota if quota else float("inf")
 
 

@@ -30,8 +30,6 @@ class PriorityPlanner(QuotaPlanner):
     name = "priority"
 
     def _decide(self) -> None:
-        tree = self._snapshot.tree
-        self._cap = {leaf: int(tree.share[leaf] * self._capacity) for leaf in self._teams}
         self._kept = {leaf: _opted_out(team) for leaf, team in self._teams.items()}
         self._soft = sorted(
             (run for team in self._teams.values() for run in team.runs.values() if not run.protected),
@@ -50,7 +48,7 @@ class PriorityPlanner(QuotaPlanner):
         soft = free + sum(run.gpus for run in self._soft if run.row in self._teams[run.leaf].runs)
         found: list[tuple[Place, int, Ask]] = []
         for leaf in self._asking:
-            room = self._cap[leaf] - self._kept[leaf]
+            room = self._quota[leaf] - self._kept[leaf]
             for ask, queue in self._teams[leaf].queues.items():
                 gpus = ask.shape.gpus
                 hope = gpus <= min(room, soft) if ask.kept else gpus <= (soft if self._ranked else free)
@@ -89,7 +87,7 @@ class PriorityPlanner(QuotaPlanner):
         return True
 
     def _ratio(self, leaf: int) -> float:
-        return self._kept[leaf] / self._cap[leaf] if self._cap[leaf] else float("inf")
+        return self._kept[leaf] / self._quota[leaf] if self._quota[leaf] else float("inf")
 
 
 def _opted_out(team: Team) -> int:

@@ -120,6 +120,10 @@ class QuotaPlanner(ABC):
         self._where: dict[int, tuple[int, Ask, Place]] = {}
         self._fits: dict[Shape, bool] = {}
         self._capacity = 0
+        self._due: list[float] = []
+        """Share of the devices per tree row."""
+        self._quota: dict[int, int] = {}
+        """The same per account, in whole devices."""
         self._asking: dict[int, None] = {}
         #: Whether any job had another priority than 0: else nobody is preempted for priority.
         self._ranked = False
@@ -141,6 +145,9 @@ class QuotaPlanner(ABC):
             self._room.set_node(row, nodes.node[row], nodes.free[row])
         if changed_nodes:
             self._capacity = snapshot.healthy_gpus()
+            shares = snapshot.tree.share
+            self._due = [float(share) * self._capacity for share in shares]
+            self._quota = {leaf: int(shares[leaf] * self._capacity) for leaf in self._teams}
             self._fits = {}
         if self._room.free != nodes.free:
             for row, free in enumerate(nodes.free):
