@@ -273,6 +273,11 @@ def test_an_unfunded_account_of_ones_own_is_refused():
         report(job(1, "x", 1, 0, 0, 1), budget='[accounts.unfunded]\nshare = 10\nslurm = ["y"]\n')
 
 
+def test_an_unfunded_account_of_share_0_may_be_declared():
+    found = report(job(1, "x", 1, 0, 0, 1), budget=BUDGET + "[accounts.unfunded]\nshare = 0\n")
+    assert accounts(found)["unfunded"]["delivered"] == 1
+
+
 def test_lines_of_jobs():
     found = audited(
         job(1, "vis", 2, 0, 0, 1),

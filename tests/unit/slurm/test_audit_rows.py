@@ -61,7 +61,7 @@ def codes(found):
 
 
 def test_columns_may_come_in_any_order_with_any_separator_and_ending():
-    plain = table(row("1"), row("2", gpus=4))
+    plain = table(row("1", name="a b"), row("2", gpus=4))
     expected = read(plain)
     assert column(expected, "gpus") == [2, 4] and codes(expected) == []
     lines = [line.split("|") for line in plain.splitlines()]
@@ -74,7 +74,7 @@ def test_columns_may_come_in_any_order_with_any_separator_and_ending():
         lambda cells: "|".join(cells) + "\r",
     ):
         found = read("\n".join(map(change, lines)) + "\n")
-        for name in ("job", "account", "gpus", "submit", "start", "end", "limit", "state"):
+        for name in ("job", "account", "gpus", "submit", "start", "end", "limit", "state", "name"):
             assert column(found, name) == column(expected, name), change(lines[0])
         assert codes(found) == []
 
@@ -108,6 +108,15 @@ def test_separators_and_newlines_in_names_and_commands():
     assert column(found, "job") == ["1", "2", "3", "4"] and column(found, "gpus") == [2] * 4
     assert column(found, "name") == ["a|b||c", "two\nlines|and|more", "train", "train"]
     assert column(found, "line") == [2, 3, 8, 9] and codes(found) == []
+
+
+def test_rows_that_begin_with_free_text():
+    head = "|".join(reversed(HEAD.split("|")))
+    names = ["a|b", "x\ny | z", "plain"]
+    hard = [name + "|".join(reversed(row(str(n), name="").split("|"))) for n, name in enumerate(names)]
+    found = read(table(*hard, head=head))
+    assert column(found, "job") == ["0", "1", "2"] and column(found, "gpus") == [2] * 3
+    assert column(found, "name") == ["a|b", "x\ny | z", "plain"] and codes(found) == [(3, "lines-joined")]
 
 
 def test_more_lines_of_the_last_column_belong_to_the_row_before_them():

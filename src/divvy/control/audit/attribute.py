@@ -58,18 +58,26 @@ def attribute(names: Iterable[str], tree: AccountTree | None, by: By) -> Attribu
     paths = {name: _claimant(name, tree, by) for name in found}
     unclaimed = tuple(name for name, path in paths.items() if path is None)
     if unclaimed:
-        if UNFUNDED in tree.row:
-            raise InputError.one(
-                "account-unfunded",
-                f"the budget declares an account {UNFUNDED!r}, which is where unclaimed names go: "
-                f"{', '.join(unclaimed[:20])}",
-                path=f"accounts.{UNFUNDED}",
-                fix="rename it, or claim these names",
-            )
-        tree = build_tree([*tree.specs, AccountSpec(UNFUNDED, Decimal(0))])
+        tree = _with_unfunded(tree, unclaimed)
     tree, rest = _with_rest(tree, {path for path in paths.values() if path is not None})
     rows = {name: tree.row[rest.get(path or UNFUNDED, path or UNFUNDED)] for name, path in paths.items()}
     return Attribution(tree, rows, unclaimed, given=True)
+
+
+def _with_unfunded(tree: AccountTree, unclaimed: tuple[str, ...]) -> AccountTree:
+    """Return a tree with an account of share 0 for unclaimed names; the budget may have it itself."""
+    row = tree.row.get(UNFUNDED)
+    if row is None:
+        return build_tree([*tree.specs, AccountSpec(UNFUNDED, Decimal(0))])
+    if tree.share[row] or tree.children[row]:
+        raise InputError.one(
+            "account-unfunded",
+            f"the budget gives a share or children to {UNFUNDED!r}, which is where unclaimed names go: "
+            f"{', '.join(unclaimed[:20])}",
+            path=f"accounts.{UNFUNDED}",
+            fix="set its share to 0, rename it, or claim these names",
+        )
+    return tree
 
 
 def _with_rest(tree: AccountTree, claimed: set[str]) -> tuple[AccountTree, dict[str, str]]:

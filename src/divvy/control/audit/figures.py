@@ -9,13 +9,15 @@ import numpy as np
 
 from divvy.control.audit.jobs import UNKNOWN, Fate
 from divvy.control.audit.runs import Flags, Floats, Ints, Runs
-from divvy.units import HOUR, MINUTE, SECOND
+from divvy.units import DAY, HOUR, MINUTE, SECOND
 
 #: Sizes of jobs, by GPUs: the last of each.
 SIZES: Final = (1, 4, 8, 16, 32, 64)
 LONG: Final = 4 * HOUR
 LOW_USE: Final = 0.15
 REPEATS: Final = 3
+#: What Slurm writes for a job without a limit in a partition without one.
+ENDLESS: Final = 365 * DAY
 PAUSE: Final = 30 * MINUTE
 
 
@@ -208,7 +210,8 @@ def limits(runs: Runs, part: slice, within: Ints) -> Limits:
     """Return declared against used time of the runs that are over and touch the period."""
     over = runs.started[part] & (runs.number["fate"][part] >= Fate.ENDED) & (within[part] > 0)
     limit = runs.number["limit"][part]
-    some = np.flatnonzero(over & (limit > 0))
+    declared = (limit > 0) & (limit < ENDLESS)
+    some = np.flatnonzero(over & declared)
     length = runs.stop[part][some] - runs.number["start"][part][some]
     gpus = runs.number["gpus"][part][some]
     ratio = length / np.maximum(limit[some], 1)
@@ -217,7 +220,7 @@ def limits(runs: Runs, part: slice, within: Ints) -> Limits:
         int((length * gpus).sum()),
         quantile(ratio, 0.5),
         quantile(ratio, 0.9),
-        int((over & (limit <= 0)).sum()),
+        int((over & ~declared).sum()),
         some + part.start,
     )
 

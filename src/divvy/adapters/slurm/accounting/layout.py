@@ -205,6 +205,7 @@ class Layout:
         self._cost = [ABSORBS.get(name, 0 if name in VALID else 6) for name in self.names]
         cheap = [place for place, cost in enumerate(self._cost) if cost]
         self._absorbers = sorted(cheap, key=lambda place: self._cost[place])
+        self.first_absorbs = bool(self.names) and self._cost[0] > 0
         self.last_absorbs = bool(self.names) and self._cost[-1] > 0
 
     def begins(self, line: str) -> bool:

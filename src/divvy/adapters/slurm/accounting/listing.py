@@ -17,7 +17,7 @@ from divvy.adapters.slurm.tres import count_gpus
 from divvy.control.audit.jobs import NodeRow
 
 _GPUS: Final = re.compile(r"(?:^|,)gpu(?::|$)")
-_JOB_HEADER: Final = re.compile(r"\s*JOB_?ID(?:\s|$)", re.IGNORECASE)
+_JOB_HEADER: Final = re.compile(r"[ \t]*JOB_?ID(?:[ \t]|$)", re.IGNORECASE)
 _NO_GRES: Final = frozenset({"(null)", "N/A"})
 
 

@@ -129,6 +129,8 @@ def _times(raw: Raw, remark: Remark) -> tuple[Fate, int, int, int]:
     fate, start, end, seen = FATES[raw.state], raw.start, raw.end, UNKNOWN
     if fate is Fate.REQUEUED and (start == UNKNOWN or (end == UNKNOWN and raw.elapsed <= 0)):
         fate = Fate.WAITING
+    if fate is Fate.RUNNING and start == UNKNOWN and raw.state not in ("RUNNING", "SUSPENDED"):
+        fate = Fate.WAITING  # a requeued job whose last run is still being cleaned up
     if fate is Fate.WAITING:
         return fate, UNKNOWN, UNKNOWN, UNKNOWN
     if raw.never:

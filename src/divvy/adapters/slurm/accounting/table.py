@@ -67,7 +67,7 @@ class TableReader:
         """Read all lines."""
         separator, width = self._layout.separator, len(self._layout.names)
         for number, line in lines:
-            if self._pending and (self._layout.begins(line) or self._layout.is_row_but_for_its_id(line)):
+            if self._pending and self._is_next(line):
                 self._give_up()
             if not self._pending:
                 pieces = line.split(separator)
@@ -85,6 +85,11 @@ class TableReader:
             self._odd(number, line)
             separator, width = self._layout.separator, len(self._layout.names)
         self._give_up()
+
+    def _is_next(self, line: str) -> bool:
+        """Return whether a line begins another row; where rows begin with free text, none can be told to."""
+        layout = self._layout
+        return not layout.first_absorbs and (layout.begins(line) or layout.is_row_but_for_its_id(line))
 
     def _doubtful(self, number: int, line: str, fault: RowError) -> None:
         """Deal with a line of the right width that is no sound row: a header, or a faulty row."""
@@ -114,7 +119,7 @@ class TableReader:
             or self._is_header(line.split(self._layout.separator))
         ):
             return
-        elif begins:
+        elif begins or self._layout.first_absorbs:
             self._began, self._pending, self._why_pending = number, [line], fault
         elif self._after_row and self._layout.last_absorbs:
             return  # more lines of a text that stands in the last column
@@ -133,6 +138,9 @@ class TableReader:
             self._give_up()
             return
         laid = self._layout.lay_out(text)
+        if laid is not None and self._layout.first_absorbs and len(self._pending) > 1:
+            words = "several lines were taken for one row, which begins with free text"
+            self._into.notes.remark(self._began, self._file, "lines-joined", words)
         if laid is None:
             return  # a name with separators and newlines may go on in the next line
         self._pending = []
