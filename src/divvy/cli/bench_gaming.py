@@ -89,10 +89,8 @@ def rows(
         limit = min(minutes * 60, _QUICK_SECONDS) if quick else minutes * 60
         runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce, perform=play)
         every = dict.fromkeys(game for match in matches for pair in match.games for game in pair)
-        # The first seed of everything before the second of anything, whole accounts before authors.
-        runs.all(
-            sorted(every, key=lambda game: (game.seed, game.alone, game.policy != OWN, bool(game.settings)))
-        )
+        # The first seed of everything before the second of anything, our own policy first.
+        runs.all(sorted(every, key=lambda game: (game.seed, game.policy != OWN, game.alone, game.settings)))
         read, missing = runs.one, "not run: the time was up"
     for match in matches:
         pairs = [
