@@ -10,7 +10,8 @@ import pytest
 from divvy.perf.traffic import from_weights
 from divvy.planners.queries.registry import find_rule
 from divvy.sim.queries.arrivals import make_stream
-from divvy.sim.queries.kernel import replay
+from divvy.sim.queries.kernel import Load, replay
+from divvy.sim.queries.twin import replay_plainly
 
 TIME_US = 10_000
 FIXED = from_weights({1: 1.0})
@@ -72,3 +73,13 @@ def test_littles_law_and_work_is_conserved():
     mean_time = (run.finish - traffic.arrivals).mean()
     assert in_system / samples == pytest.approx(rate * mean_time, rel=0.1)
     assert (run.finish - run.start).sum() == 50_000 * TIME_US
+
+
+def test_the_last_query_of_a_stream_is_served_as_any_other():
+    """The cheap slice is too slow for it: the dear one, as idle, takes it, though nothing comes after it."""
+    rule, params = find_rule("divvy")
+    load = Load(np.array([0], np.int64), np.array([1], np.int64), np.zeros(1, np.int64))
+    service, price = np.array([[-1, 90_000], [-1, 20_000]], np.int64), np.array([1.0, 7.0])
+    for way in (replay, replay_plainly):
+        run = way(rule, params, load, 30_000, service, price)
+        assert (run.chosen.tolist(), run.finish.tolist()) == ([1], [20_000])

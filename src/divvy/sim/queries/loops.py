@@ -94,6 +94,7 @@ def late(  # noqa: C901, PLR0912 - one event loop; its parts are functions below
     n, waiting, arrived, now, count, due = arrivals.shape[0], 0, 0, 0, 0, FAR
     while arrived < n or waiting > 0:
         soon = _next_end(now, free_at) if waiting > 0 else FAR
+        last = arrived >= n and soon == FAR  # nobody runs and nobody comes: all idle slices have refused
         if arrived < n and arrivals[arrived] <= soon:
             now = arrivals[arrived]
             while arrived < n and arrivals[arrived] == now:
@@ -114,7 +115,6 @@ def late(  # noqa: C901, PLR0912 - one event loop; its parts are functions below
             if count < 0:
                 return False
             due = _next_due(slo, arrivals, fastest, kinds, count, head)
-        last = arrived >= n and soon == FAR
         for s in range(free_at.shape[0]):
             if free_at[s] > now:
                 continue

@@ -104,7 +104,7 @@ class _Late:
             elif ends:
                 now = min(ends)
             self._demote(now)
-            self._serve(now, over=arrived >= len(arrivals) and not ends)
+            self._serve(now, over=coming is None and not ends)
         return Run(self.chosen, self.start, self.finish)
 
     def _count(self) -> int:
