@@ -23,7 +23,7 @@ from divvy.planners.transfers.roads import Roads
 Colours = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
-_MOST_WORK: Final = 400_000
+_MOST_WORK: Final = 4_000_000
 """Arcs looked at; beyond it the order of the input decides between states that look alike."""
 
 
@@ -68,6 +68,7 @@ def canonical(ways: Roads, transfers: Sequence[Transfer]) -> Order:
             break
         marked += 1
         states[_alike(states)] ^= np.uint64(marked)
+    _, resources = _used(graph, states, resources)  # they are a round behind
     return Order(np.argsort(states, kind="stable").tolist(), np.argsort(resources, kind="stable").tolist())
 
 
@@ -91,6 +92,14 @@ def _first(ways: Roads) -> tuple[_Graph, Colours, Colours]:
     return graph, _mix(states), _mix(resources)
 
 
+def _used(graph: _Graph, states: Colours, resources: Colours) -> tuple[Colours, Colours]:
+    """Return the colours of arcs by their ends, and of resources by the arcs that use them."""
+    arcs = _mix(graph.arc_colour + np.uint64(3) * states[graph.tail] + np.uint64(5) * states[graph.head])
+    used = np.zeros_like(resources)
+    np.add.at(used, graph.resource, arcs[graph.arc])
+    return arcs, _mix(resources + used)
+
+
 def _refine(
     graph: _Graph, states: Colours, resources: Colours, kinds: int
 ) -> tuple[Colours, Colours, int, int]:
@@ -98,10 +107,7 @@ def _refine(
     rounds = 0
     while True:
         rounds += 1
-        arcs = _mix(graph.arc_colour + np.uint64(3) * states[graph.tail] + np.uint64(5) * states[graph.head])
-        used = np.zeros_like(resources)
-        np.add.at(used, graph.resource, arcs[graph.arc])
-        resources = _mix(resources + used)
+        arcs, resources = _used(graph, states, resources)
         over = np.zeros_like(arcs)
         np.add.at(over, graph.arc, resources[graph.resource])
         arcs = _mix(arcs + over)
