@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -66,10 +68,15 @@ class BudgetMachine(RuleBasedStateMachine):
         self.adjusted = 0
         for number, gpus in enumerate(sizes):
             model, weight = ("big", 3) if number % 2 else ("small", 1)
-            self.state.apply(NodeChanged(0, Node(f"n{number}", gpus, model, weight)))
+            node = Node(f"n{number}", gpus, model, weight, cluster=self.cluster(number))
+            self.state.apply(NodeChanged(0, node))
 
     def draw_rules(self, data):
         """Draw the optional rules; none here."""
+
+    def cluster(self, _number):
+        """Return the cluster of a node; all are in one here."""
+        return ""
 
     def document(self, shares):
         """Return a budget document with the optional rules."""
@@ -140,7 +147,7 @@ class BudgetMachine(RuleBasedStateMachine):
                     spec = jobs.spec[job]
                     back = goes_back(spec, StopCause.NODE_LOST)
                     self.state.apply(Stopped(self.now, spec.id, StopCause.NODE_LOST, back))
-        self.state.apply(NodeChanged(self.now, Node(node.name, node.gpus, node.model, node.weight, state=to)))
+        self.state.apply(NodeChanged(self.now, replace(node, state=to, cause="")))
 
     @precondition(lambda self: self.count > 5)
     @rule(shares=SHARES)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import invariant, precondition, rule
-from test_budget_machine import BudgetMachine, document
+from test_budget_machine import LEAVES, BudgetMachine, document
 
 from divvy.control.agenda import Agenda
 from divvy.control.codec import canonical, restore, state_document
 from divvy.control.loop import goes_back
-from divvy.fleet.event import MaintenanceSet, NodeCleared, NodeFaulted, Stopped, Stopping
-from divvy.fleet.job import Phase
+from divvy.fleet.event import MaintenanceSet, NodeCleared, NodeFaulted, Stopped, Stopping, Submitted
+from divvy.fleet.job import JobSpec, Phase
 from divvy.fleet.node import NodeState
 from divvy.fleet.price import surcharge
 from divvy.units import HOUR, MINUTE
@@ -42,7 +42,23 @@ class RulesMachine(BudgetMachine):
             )
         )
         self.dated = data.draw(st.sampled_from([[], [{"from": 7200, "share": 5}]]))
+        self.clusters = data.draw(st.sampled_from([("",), ("east", "west")]))
         self.agenda = Agenda()
+
+    def cluster(self, number):
+        return self.clusters[number // 2 % len(self.clusters)]
+
+    @rule(
+        budgets=st.lists(st.sampled_from(LEAVES), min_size=1, max_size=3, unique=True),
+        clusters=st.sets(st.sampled_from(["east", "west"]), max_size=1),
+        gpus=st.sampled_from([1, 2, 4, 6]),
+        min_runtime=st.sampled_from([0, 5 * MINUTE, HOUR]),
+    )
+    def submit_with_choices(self, budgets, clusters, gpus, min_runtime):
+        self.count += 1
+        more = {"budgets": tuple(budgets) if len(budgets) > 1 else (), "clusters": tuple(clusters)}
+        spec = JobSpec(f"j{self.count}", budgets[0], "ada", gpus, min_runtime, True, **more)
+        self.state.apply(Submitted(self.now, spec))
 
     @rule(
         data=st.data(), ahead=st.sampled_from([MINUTE, HOUR, 4 * HOUR]), length=st.sampled_from([0, 2 * HOUR])
@@ -112,6 +128,11 @@ class RulesMachine(BudgetMachine):
                 ), "something still runs on a node that failed"
         assert all(at > self.now for spec in snapshot.tree.specs for at, _ in spec.later)
         lifetime, jobs = snapshot.policy.unallocated_lifetime, snapshot.jobs
+        for row in jobs.live:
+            spec = jobs.spec[row]
+            assert snapshot.tree.paths[jobs.account[row]] == spec.account
+            assert spec.account in (spec.budgets or (spec.account,))
+            assert (spec.id in jobs.several) == bool(spec.budgets)
         if lifetime:
             assert all(
                 jobs.spec[row].allocated
@@ -124,6 +145,9 @@ class RulesMachine(BudgetMachine):
         snapshot = self.state.snapshot
         jobs, tree = snapshot.jobs, snapshot.tree
         spec = jobs.spec[start.job]
+        places = {snapshot.nodes.node[node].cluster for node, _ in start.placement}
+        assert len(places) == 1, "a gang spans clusters"
+        assert not spec.clusters or places <= set(spec.clusters)
         if start.protected:
             for node, _ in start.placement:
                 assert self.now + spec.min_runtime <= self.windows.get(node, NEVER), "it outlasts the begin"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -41,6 +42,11 @@ Account = Annotated[
         autocompletion=complete_account,
     ),
 ]
+OrAccount = Annotated[
+    list[str] | None,
+    typer.Option(help="Another account: the first that is under-served pays. May be repeated."),
+]
+Cluster = Annotated[list[str] | None, typer.Option(help="Where it may run; any by default. May be repeated.")]
 Gpus = Annotated[int, typer.Option("--gpus", "-g", min=1, help="Devices, all or nothing.")]
 MinRuntime = Annotated[
     str,
@@ -56,6 +62,15 @@ Priority = Annotated[int, typer.Option(help="Order among the jobs of one account
 KindOption = Annotated[Kind, typer.Option(help="Interactive jobs are warned before they are preempted.")]
 Model = Annotated[str, typer.Option(help="Device model; any by default.")]
 PerNode = Annotated[int, typer.Option(min=0, help="Devices on each node; 0: as it fits.")]
+Warn = Annotated[
+    str, typer.Option(metavar="DURATION", help="Between the warning (SIGUSR1) and TERM; 5s, interactive 60s.")
+]
+Resume = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND", help="Runs instead after a preemption; makes the job resumable. No shell."
+    ),
+]
 TimeLimit = Annotated[str, typer.Option(metavar="DURATION", help="Longest runtime of one attempt; 0: none.")]
 Env = Annotated[
     list[str] | None, typer.Option("--env", metavar="K=V", help="Set a variable; may be repeated.")
@@ -69,6 +84,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end and exit wi
 def verb(
     command: Command,
     account: Account,
+    or_account: OrAccount = None,
     gpus: Gpus = 1,
     min_runtime: MinRuntime = "0",
     resumable: Resumable = False,
@@ -77,8 +93,11 @@ def verb(
     priority: Priority = 0,
     kind: KindOption = Kind.BATCH,
     model: Model = "",
+    cluster: Cluster = None,
     per_node: PerNode = 0,
     time_limit: TimeLimit = "0",
+    warn: Warn = "",
+    resume: Resume = "",
     env: Env = None,
     no_env: NoEnv = False,
     cwd: Cwd = None,
@@ -105,10 +124,26 @@ def verb(
         "env": environment(env or [], inherit=not no_env),
     }
     body = {"account": account, "name": name, "priority": priority, **contract, **shape, **launch}
-    if job_id:
-        body["id"] = job_id
-    client = connect(server)
-    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    more = {"or_accounts": or_account, "clusters": cluster, "id": job_id, "warn": warn}
+    body |= {key: value for key, value in more.items() if value} | _resume(resume)
+    _send(connect(server), Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate), body, wait=wait)
+
+
+def _resume(command: str) -> dict[str, Any]:
+    """Return what the command to resume with adds to a request.
+
+    Raises:
+        InputError: If its quotes do not match.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError.one("resume-quotes", f"{command!r}: {error}", path="--resume") from error
+    return {"resume_argv": words} if words else {}
+
+
+def _send(client: Client, output: Output, body: dict[str, Any], *, wait: bool) -> None:
+    """Submit a job, say so, and wait for its end if asked to."""
     job = client.post("jobs", body=body)
     if output.plain:
         _say(output, job, hint=not wait)

@@ -1,8 +1,8 @@
 """What time alone brings about: events that nobody asks for at the moment when they are due.
 
-Dated shares come into force, nodes leave service and come back, and unallocated work that has reached its
-lifetime is ended. The loop asks before every pass, live and in replay, so that both see the same events in
-the same order.
+Dated shares come into force, another account pays for a job that names several, nodes leave service and come
+back, and unallocated work that has reached its lifetime is ended. The loop asks before every pass, live and
+in replay, so that both see the same events in the same order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from divvy.control import upkeep
+from divvy.control.payers import Payers
 from divvy.fleet.account import AccountTree, build_tree
 from divvy.fleet.budget import Budget, Policy
 from divvy.fleet.event import BudgetChanged, Event, Stopping, Withdrawn
@@ -30,6 +31,8 @@ class Agenda:
         self._next_share = NEVER
         self._next_end = NEVER
         self._next_upkeep = NEVER
+        self._payers = Payers()
+        self._next_payer = NEVER
 
     def due(self, snapshot: Snapshot, now: int) -> Iterator[Event]:
         """Yield what is due; each event is applied before the next one is made."""
@@ -37,6 +40,8 @@ class Agenda:
         while self._next_share <= now:
             yield new_shares(snapshot)
             self._read(snapshot)
+        yield from self._payers.due(snapshot, now)
+        self._next_payer = self._payers.next(now, snapshot.policy.lookback)
         yield from upkeep.due(snapshot, now)
         self._next_upkeep = upkeep.next_due(snapshot, now)
         if self._next_end <= now:
@@ -44,7 +49,7 @@ class Agenda:
 
     def next(self) -> int:
         """Return when something is due next, 0 if nothing is ahead."""
-        soonest = min(self._next_share, self._next_end, self._next_upkeep)
+        soonest = min(self._next_share, self._next_end, self._next_upkeep, self._next_payer)
         return soonest if soonest < NEVER else 0
 
     def _read(self, snapshot: Snapshot) -> None:

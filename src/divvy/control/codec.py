@@ -131,7 +131,7 @@ def _restore(document: Mapping[str, Any], on_ledger: Callable[[LedgerEntry], Non
     snapshot.epochs = epochs
     snapshot.version = snapshot.log_start = int(document["version"])
     for *node, free in document["nodes"]:
-        values = dict(zip(_NODE, node, strict=True))
+        values = dict(zip(_NODE, node, strict=False))  # bases of before clusters lack the last
         snapshot.nodes.row[values["name"]] = len(snapshot.nodes)
         snapshot.nodes.node.append(Node(**{**values, "state": NodeState(values["state"])}))
         snapshot.nodes.free.append(free)
@@ -215,7 +215,10 @@ def _read_jobs(
     for job in listed:
         row = int(job["row"])
         spec = JobSpec(*job["spec"])
-        jobs.spec[row] = spec._replace(kind=JobKind(spec.kind))
+        budgets, clusters = tuple(spec.budgets), tuple(spec.clusters)
+        jobs.spec[row] = spec._replace(kind=JobKind(spec.kind), budgets=budgets, clusters=clusters)
+        if spec.budgets:
+            jobs.several[spec.id] = None
         jobs.row[spec.id] = row
         jobs.live[row] = None
         jobs.account[row] = account[job["account"]]

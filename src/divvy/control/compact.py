@@ -7,7 +7,7 @@ from typing import Any, Final
 from divvy.control.state import FleetState
 from divvy.fleet.snapshot import JobTable
 
-_COLUMNS: Final = tuple(name for name in JobTable.__slots__ if name not in ("row", "live", "slot"))
+_COLUMNS: Final = tuple(name for name in JobTable.__slots__ if name not in ("row", "live", "several", "slot"))
 
 
 def dead_rows(state: FleetState) -> int:

@@ -134,6 +134,7 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "stopping": _stopping,
     "stopped": _stopped,
     "refused": lambda detail: f"refused: {detail.get('text', '')}",
+    "reassigned": lambda detail: f"{detail.get('account')} is to pay for it: the first that is under-served",
     "slot_held": _slot_held,
     "slot_lapsed": lambda _detail: "its dated slot was given up",
     "withdrawn": lambda detail: (

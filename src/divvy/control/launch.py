@@ -35,6 +35,7 @@ class LaunchSpec:
         warn_seconds: Time between the warn signal and SIGTERM.
         grace_seconds: Time between SIGTERM and SIGKILL.
         memory_bytes: Memory limit of all processes together; 0 means none.
+        resume_argv: What runs instead once a run of the job has begun; empty: the same again.
     """
 
     argv: tuple[str, ...]
@@ -47,14 +48,24 @@ class LaunchSpec:
     warn_seconds: float = 5
     grace_seconds: float = 10
     memory_bytes: int = 0
+    resume_argv: tuple[str, ...] = ()
+
+    def command(self, *, resumed: bool) -> tuple[str, ...]:
+        """Return what a run executes; ``resumed``: an earlier run of the job has begun."""
+        return self.resume_argv if resumed and self.resume_argv else self.argv
 
     def faults(self) -> list[Fault]:
         """Return everything that would keep this from being started anywhere; empty when it is sound."""
         found: list[Fault] = []
         if not self.argv or not self.argv[0]:
             found.append(Fault("argv-empty", "argv", "no command was given", fix="put it after --"))
-        if any("\0" in word for word in self.argv):
-            found.append(Fault("argv-nul", "argv", "an argument contains a NUL character"))
+        if self.resume_argv and not self.resume_argv[0]:
+            found.append(Fault("argv-empty", "resume_argv", "the command to resume with is empty"))
+        found += (
+            Fault("argv-nul", name, "an argument contains a NUL character")
+            for name, words in (("argv", self.argv), ("resume_argv", self.resume_argv))
+            if any("\0" in word for word in words)
+        )
         if not self.cwd.startswith("/") or "\0" in self.cwd:
             found.append(Fault("cwd-relative", "cwd", f"{self.cwd!r} is not an absolute path"))
         found += (
@@ -78,7 +89,8 @@ class LaunchSpec:
 
     def to_document(self) -> dict[str, Any]:
         """Return the specification as plain JSON values."""
-        return {**asdict(self), "argv": list(self.argv), "env": [list(pair) for pair in self.env]}
+        lists = {"argv": list(self.argv), "resume_argv": list(self.resume_argv)}
+        return {**asdict(self), **lists, "env": [list(pair) for pair in self.env]}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> LaunchSpec:
@@ -90,6 +102,7 @@ class LaunchSpec:
         try:
             fields = dict(document)
             fields["argv"] = tuple(str(word) for word in fields["argv"])
+            fields["resume_argv"] = tuple(str(word) for word in fields.get("resume_argv", ()))
             fields["env"] = tuple((str(name), str(value)) for name, value in fields["env"])
             return cls(**fields)
         except (KeyError, TypeError) as error:

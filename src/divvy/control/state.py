@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from divvy.control import charging, health_events, refunds
+from divvy.control.remap import remap as remapped
 from divvy.errors import ConflictError, InputError, NotFoundError
-from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import Budget, read_budget
 from divvy.fleet.event import (
     Adjusted,
@@ -23,6 +23,7 @@ from divvy.fleet.event import (
     NodeCleared,
     NodeFaulted,
     Placed,
+    Reassigned,
     SlotHeld,
     SlotLapsed,
     Started,
@@ -74,6 +75,7 @@ class FleetState:
             SlotHeld: self._slot_held,
             SlotLapsed: self._slot_lapsed,
             Withdrawn: self._withdrawn,
+            Reassigned: self._reassigned,
             NodeChanged: self._node_changed,
             MaintenanceSet: self._health,
             MaintenanceEnded: self._health,
@@ -111,6 +113,8 @@ class FleetState:
         row = len(jobs)
         jobs.row[spec.id] = row
         jobs.live[row] = None
+        if spec.budgets:
+            jobs.several[spec.id] = None
         jobs.spec.append(spec)
         jobs.account.append(account)
         jobs.phase.append(Phase.QUEUED)
@@ -234,11 +238,24 @@ class FleetState:
         self._end(row, Phase.CANCELLED, event.at)
         self._changed(Change.JOB, row)
 
+    def _reassigned(self, event: Reassigned) -> None:
+        jobs, account = self.snapshot.jobs, self.snapshot.tree.leaf(event.account)
+        row = self._row(event.job, Phase.QUEUED)
+        if event.account not in jobs.spec[row].budgets:
+            raise ConflictError.one(
+                "account-not-named", f"job {event.job} does not name account {event.account}", path="account"
+            )
+        jobs.spec[row] = jobs.spec[row]._replace(account=event.account)
+        jobs.account[row] = account
+        jobs.slot.pop(row, None)
+        self._changed(Change.JOB, row)
+
     def _end(self, row: int, phase: Phase, at: int) -> None:
         jobs = self.snapshot.jobs
         jobs.phase[row] = phase
         jobs.stopped[row] = at
         jobs.slot.pop(row, None)
+        jobs.several.pop(jobs.spec[row].id, None)
         del jobs.live[row]
 
     def _release(self, row: int, sign: int = 1) -> None:
@@ -289,8 +306,7 @@ class FleetState:
     def _budget_changed(self, event: BudgetChanged) -> None:
         snapshot = self.snapshot
         budget = read_budget(event.document)
-        old = snapshot.tree
-        remap = self._remap(old, budget.tree)
+        remap = remapped(snapshot, budget.tree)
         usage, unallocated = snapshot.usage, snapshot.unallocated
         snapshot.policy = budget.policy
         snapshot.epochs.append(ShareEpoch(event.at, budget.tree, event.author, event.reason))
@@ -308,25 +324,6 @@ class FleetState:
         for row in jobs.live:
             jobs.account[row] = remap[jobs.account[row]]
         self._changed(Change.TREE, 0)
-
-    def _remap(self, old: AccountTree, new: AccountTree) -> dict[int, int]:
-        """Return new rows per old leaf row; refuse a tree that drops an account with live jobs."""
-        leaves = set(new.leaves)
-        remap = {
-            row: new.row[old.paths[row]] for row in old.leaves if new.row.get(old.paths[row], -1) in leaves
-        }
-        jobs = self.snapshot.jobs
-        orphans = sorted(
-            {old.paths[jobs.account[row]] for row in jobs.live if jobs.account[row] not in remap}
-        )
-        if orphans:
-            raise ConflictError.one(
-                "account-in-use",
-                f"accounts with live jobs would vanish or get children: {', '.join(orphans)}",
-                path="accounts",
-                fix="keep them (a share of 0 is allowed) until their jobs have ended",
-            )
-        return remap
 
     def _adjusted(self, event: Adjusted) -> None:
         entry = LedgerEntry(

@@ -139,7 +139,7 @@ class View:
             "at": self.at,
             "planner": self.planner,
             "nodes": [
-                [n.name, n.gpus, n.model, n.weight, n.domain, int(n.state), n.cause, free, window]
+                [n.name, n.gpus, n.model, n.weight, n.domain, int(n.state), n.cause, free, window, n.cluster]
                 for n, free, window in self.nodes
             ],
             "accounts": [list(account) for account in self.accounts],
@@ -162,11 +162,13 @@ class View:
                 str(document["planner"]),
                 tuple(
                     NodeSight(
-                        Node(name, gpus, model, weight, domain, NodeState(state), cause),
+                        Node(name, gpus, model, weight, domain, NodeState(state), cause, *more),
                         free,
                         Window(*window) if window else None,
                     )
-                    for name, gpus, model, weight, domain, state, cause, free, window in document["nodes"]
+                    for name, gpus, model, weight, domain, state, cause, free, window, *more in document[
+                        "nodes"
+                    ]
                 ),
                 tuple(AccountSight(*row) for row in document["accounts"]),
                 {job: WaitSight(Reason(row[0]), *row[1:]) for job, row in document["waits"].items()},

@@ -82,6 +82,14 @@ class SlotLapsed(NamedTuple):
     job: str
 
 
+class Reassigned(NamedTuple):
+    """Another of the accounts that a waiting job names is to pay for it."""
+
+    at: int
+    job: str
+    account: str
+
+
 class Withdrawn(NamedTuple):
     """A job that was not running left the queue."""
 
@@ -157,6 +165,7 @@ Event = (
     | SlotHeld
     | SlotLapsed
     | Withdrawn
+    | Reassigned
     | NodeChanged
     | MaintenanceSet
     | MaintenanceEnded
@@ -175,6 +184,7 @@ _KINDS: dict[str, type[Event]] = {
     "slot_held": SlotHeld,
     "slot_lapsed": SlotLapsed,
     "withdrawn": Withdrawn,
+    "reassigned": Reassigned,
     "node_changed": NodeChanged,
     "maintenance_set": MaintenanceSet,
     "maintenance_ended": MaintenanceEnded,
@@ -212,7 +222,8 @@ def from_document(document: dict[str, Any]) -> Event:
     try:
         if kind is Submitted:
             spec = dict(fields["spec"])
-            fields["spec"] = JobSpec(**{**spec, "kind": JobKind(spec["kind"])})
+            lists = {name: tuple(spec[name]) for name in ("budgets", "clusters") if name in spec}
+            fields["spec"] = JobSpec(**{**spec, **lists, "kind": JobKind(spec["kind"])})
         elif kind is NodeChanged:
             node = dict(fields["node"])
             fields["node"] = Node(**{**node, "state": NodeState(node["state"])})

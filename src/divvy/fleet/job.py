@@ -55,6 +55,8 @@ class JobSpec(NamedTuple):
         per_node: Devices on each node; 0 lets the planner choose (one node where it fits).
         time_limit: Longest runtime of one attempt, ms; 0 means none.
         name: What people call it.
+        budgets: Accounts that may pay, in order, where there are several; the first under-served one does.
+        clusters: Clusters where it may run; none: any.
     """
 
     id: str
@@ -70,6 +72,8 @@ class JobSpec(NamedTuple):
     per_node: int = 0
     time_limit: int = 0
     name: str = ""
+    budgets: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
     @property
     def allocated(self) -> bool:

@@ -32,6 +32,7 @@ class Node:
         domain: NVLink or rail domain; gangs prefer to stay inside one. Empty: unknown.
         state: Health.
         cause: Why the node is not up; empty when it is.
+        cluster: Cluster that it belongs to; gangs stay inside one. Empty: the only one there is.
     """
 
     name: str
@@ -41,3 +42,4 @@ class Node:
     domain: str = ""
     state: NodeState = NodeState.UP
     cause: str = ""
+    cluster: str = ""

@@ -58,6 +58,7 @@ class JobTable:
         "queued",
         "rate",
         "row",
+        "several",
         "slot",
         "spec",
         "started",
@@ -72,6 +73,8 @@ class JobTable:
         """Row per job id."""
         self.live: dict[int, None] = {}
         """Rows that are not over, in order of submission."""
+        self.several: dict[str, None] = {}
+        """Jobs that are not over and that several accounts may pay for."""
         self.spec: list[JobSpec] = []
         self.account: list[int] = []
         """Row of the leaf account in the present tree."""

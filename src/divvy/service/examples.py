@@ -36,9 +36,11 @@ _JOB: Final[dict[str, Any]] = {
     "id": "j000002k",
     "name": "resnet-sweep",
     "account": "lab.vision",
+    "accounts": ["lab.vision"],
     "author": "ada",
     "gpus": 4,
     "model": "",
+    "clusters": [],
     "per_node": 0,
     "kind": "batch",
     "allocated": True,
@@ -146,6 +148,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
                 "cause": "",
                 "maintenance": None,
                 "domain": "",
+                "cluster": "",
                 "devices": [
                     {
                         "index": 0,

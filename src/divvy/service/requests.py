@@ -30,6 +30,11 @@ class JobRequest(Asked):
 
     account: _Word = Field(examples=["lab.vision"])
     gpus: int = Field(ge=1, le=1_000_000, examples=[2])
+    or_accounts: list[_Word] = Field(
+        default_factory=list,
+        max_length=16,
+        description="Further accounts, in order: the first that is under-served pays.",
+    )
     argv: list[str] = Field(min_length=1, max_length=MAX_ARGV, examples=[["python", "train.py"]])
     cwd: str = Field(default="", max_length=4_096, description="Absolute; empty: the home of the user.")
     env: dict[str, str] = Field(default_factory=dict, max_length=MAX_ENV)
@@ -42,11 +47,21 @@ class JobRequest(Asked):
     kind: Literal["batch", "interactive"] = "batch"
     model: _Word = ""
     per_node: int = Field(default=0, ge=0, le=1_000_000)
+    clusters: list[_Word] = Field(
+        default_factory=list, max_length=64, description="Where it may run; none: anywhere."
+    )
     time_limit: _Word = Field(default="0", description="Longest runtime of one attempt; 0 is none.")
     name: _Word = ""
     id: str | None = Field(default=None, pattern=f"^{JOB_ID}$", description="Makes a retry harmless.")
     warn_signal: str = Field(default="SIGUSR1", pattern=r"^SIG[A-Z0-9]{2,10}$")
-    warn: _Word = Field(default="5s", description="Between the warning and TERM.")
+    warn: _Word = Field(
+        default="", description="Between the warning and TERM; empty: 5s, of interactive jobs 60s."
+    )
+    resume_argv: list[str] = Field(
+        default_factory=list,
+        max_length=MAX_ARGV,
+        description="Runs instead of argv after a preemption; makes the job resumable.",
+    )
     grace: _Word = Field(default="10s", description="Between TERM and KILL.")
     memory_bytes: int = Field(
         default=0, ge=0, le=1 << 50, description="Limit where the machine permits one; 0 is none."

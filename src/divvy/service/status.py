@@ -113,6 +113,7 @@ def _node(
                 "cause": sight.window.cause,
             },
             "domain": node.domain,
+            "cluster": node.cluster,
             "devices": [_device(device, board.jobs, _EMPTY[node.state], now) for device in reported],
         }
     )

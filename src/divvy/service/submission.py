@@ -25,6 +25,8 @@ from divvy.service.requests import MAX_ARGV_BYTES, MAX_ENV_BYTES, JobRequest
 from divvy.units import DAY, DURATION_HELP, SECOND, parse_duration
 
 _PLACEHOLDER: Final = "j0"
+#: Between the warning and TERM where nobody says: people need longer than programs.
+_WARN: Final = {"batch": "5s", "interactive": "60s"}
 _LONGEST: Final = 3_650 * DAY
 _PAGE: Final = 1_000
 
@@ -93,7 +95,7 @@ def prepare(
         author=identity.user,
         gpus=request.gpus,
         min_runtime=_duration("min_runtime", request.min_runtime, faults),
-        resumable=request.resumable,
+        resumable=request.resumable or bool(request.resume_argv),
         restart=request.restart,
         priority=request.priority,
         kind=JobKind.INTERACTIVE if request.kind == "interactive" else JobKind.BATCH,
@@ -101,6 +103,8 @@ def prepare(
         per_node=request.per_node,
         time_limit=_duration("time_limit", request.time_limit, faults),
         name=request.name,
+        budgets=(request.account, *request.or_accounts) if request.or_accounts else (),
+        clusters=tuple(dict.fromkeys(request.clusters)),
     )
     launch = LaunchSpec(
         argv=tuple(request.argv),
@@ -110,9 +114,10 @@ def prepare(
         uid=who.uid,
         gid=who.gid,
         warn_signal=request.warn_signal,
-        warn_seconds=_duration("warn", request.warn, faults) / SECOND,
+        warn_seconds=_duration("warn", request.warn or _WARN[request.kind], faults) / SECOND,
         grace_seconds=_duration("grace", request.grace, faults) / SECOND,
         memory_bytes=request.memory_bytes,
+        resume_argv=tuple(request.resume_argv),
     )
     faults += check(spec, budget, nodes)
     faults += launch.faults()
@@ -140,7 +145,7 @@ def _duration(field: str, text: str, faults: list[Fault]) -> int:
 
 def _sizes(request: JobRequest) -> list[Fault]:
     faults = []
-    argv = sum(len(_utf8(word)) + 1 for word in request.argv)
+    argv = sum(len(_utf8(word)) + 1 for word in (*request.argv, *request.resume_argv))
     if argv > MAX_ARGV_BYTES:
         faults.append(
             Fault("argv-size", "argv", f"{argv} bytes", f"at most {MAX_ARGV_BYTES}", "put it into a script")
@@ -150,7 +155,7 @@ def _sizes(request: JobRequest) -> list[Fault]:
         faults.append(
             Fault("env-size", "env", f"{env} bytes", f"at most {MAX_ENV_BYTES}", "pass fewer variables")
         )
-    texts = [*request.argv, request.cwd, *request.env, *request.env.values()]
+    texts = [*request.argv, *request.resume_argv, request.cwd, *request.env, *request.env.values()]
     if any(_has_surrogate(text) for text in texts):
         faults.append(Fault("text-surrogate", "argv, cwd, env", "not valid Unicode text", "UTF-8 text"))
     return faults

@@ -52,6 +52,8 @@ def claim(trace: Trace, budget: Budget) -> tuple[Budget, Claims]:
     jobs: dict[str, int] = {}
     for job in trace.jobs:
         jobs[job.account] = jobs.get(job.account, 0) + 1
+        for name in job.or_accounts:
+            jobs.setdefault(name, 0)
     paid_by: dict[str, str] = {}
     unclaimed: dict[str, int] = {}
     for name, count in jobs.items():

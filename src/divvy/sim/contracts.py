@@ -124,7 +124,7 @@ def draw(
     spec = [
         _contract(
             job,
-            accounts[job.account],
+            tuple(accounts[name] for name in (job.account, *job.or_accounts)),
             authors[n],
             min(int(declared[n]) if job.min_runtime is None else job.min_runtime, policy.max_min_runtime),
             int(limits[n]),
@@ -146,13 +146,20 @@ def draw(
 
 
 def _contract(
-    job: TraceJob, account: str, author: str, minimum: int, limit: int, *, resumable: bool, restart: bool
+    job: TraceJob,
+    payers: tuple[str, ...],
+    author: str,
+    minimum: int,
+    limit: int,
+    *,
+    resumable: bool,
+    restart: bool,
 ) -> JobSpec:
     """Return a job as its user would have submitted it; nobody gives a limit below the own minimum."""
     goes_on = resumable if job.resumable is None else job.resumable
     return JobSpec(
         id=job.id,
-        account=account,
+        account=payers[0],
         author=author if job.author is None else job.author,
         gpus=job.gpus,
         min_runtime=minimum,
@@ -164,6 +171,8 @@ def _contract(
         per_node=job.per_node,
         time_limit=max(limit, minimum) if job.time_limit is None else job.time_limit,
         name=job.name,
+        budgets=payers if len(payers) > 1 else (),
+        clusters=job.clusters,
     )
 
 

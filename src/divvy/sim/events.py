@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from divvy.fleet.account import AccountTree
 from divvy.fleet.job import JobSpec, StopCause
 from divvy.sim.recorder import Entry, Recorder
 from divvy.sim.replay import Replay
@@ -31,13 +32,18 @@ def event_lines(replay: Replay) -> Iterator[str]:
             capacity = record.capacity[subject]
             line = _line(capacity.at, "capacity", {"gpus": capacity.gpus, "nodes": dict(capacity.nodes)})
             if place == 0:
-                line |= {"shares": _shares(replay)}
+                line |= {"shares": _shares(replay.budget.tree)}
+        elif entry is Entry.SHARES:
+            at, tree = record.trees[subject]
+            line = _line(at, "shares", {"shares": _shares(tree)})
         elif entry is Entry.SUBMIT:
             line = _line(replay.workload.submit[subject], "submit", known[subject])
             line["runtime"] = replay.workload.runtime[subject] / SECOND
             line["debug"] = replay.workload.debug[subject]
         else:
             job = known[record.job[subject]]
+            if record.payer[subject]:
+                job = {**job, "account": record.payer[subject]}
             line = _started(record, subject, job) if entry is Entry.START else _ended(record, subject, job)
         yield json.dumps(line)
 
@@ -81,6 +87,5 @@ def _ended(record: Recorder, run: int, job: dict[str, Any]) -> dict[str, Any]:
     return line
 
 
-def _shares(replay: Replay) -> dict[str, float]:
-    tree = replay.budget.tree
+def _shares(tree: AccountTree) -> dict[str, float]:
     return {tree.paths[leaf]: float(tree.share[leaf]) for leaf in tree.leaves}

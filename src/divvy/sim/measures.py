@@ -130,6 +130,9 @@ class _Columns:
         self.run_lost = ints(record.lost)
         self.run_gpus = self.gpus[self.run_job]
         self.run_account = self.account[self.run_job]
+        for run, payer in enumerate(record.payer):
+            if payer:
+                self.run_account[run] = row[payer]
         self.run_allocated = self.min_runtime[self.run_job] > 0
         self.run_cause = ints(record.cause)
         sizes = ints([capacity.gpus for capacity in record.capacity])
@@ -227,7 +230,10 @@ def _accounts(replay: Replay, columns: _Columns, window: Window) -> list[Account
         share = float(tree.share[leaf])
         mine = (columns.account == place) & (columns.min_runtime > 0) & columns.there
         demand = Steps.of_intervals(columns.submit[mine], columns.over[mine], columns.gpus[mine])
-        owed = np.minimum(share * offered, demand.between(grid))
+        entitled = share * offered
+        if replay.record.trees:
+            entitled = _entitled(replay, columns, tree.paths[leaf], grid)
+        owed = np.minimum(entitled, demand.between(grid))
         runs = columns.run_account == place
         delivered = _per_cell(columns, runs & columns.run_allocated, grid)
         free = _per_cell(columns, runs & ~columns.run_allocated, grid)
@@ -244,6 +250,18 @@ def _accounts(replay: Replay, columns: _Columns, window: Window) -> list[Account
             )
         )
     return figures
+
+
+def _entitled(replay: Replay, columns: _Columns, path: str, grid: Ints) -> Floats:
+    """Return share x capacity of an account per cell, where shares changed during the replay."""
+    trees = [(int(grid[0]), replay.budget.tree), *replay.record.trees]
+    total = np.zeros(len(grid) - 1)
+    for place, (since, tree) in enumerate(trees):
+        until = trees[place + 1][0] if place + 1 < len(trees) else int(grid[-1])
+        leaf = tree.row.get(path)
+        if leaf is not None and until > since:
+            total += float(tree.share[leaf]) * columns.capacity.between(np.clip(grid, since, until))
+    return total
 
 
 def _per_cell(columns: _Columns, chosen: np.ndarray, grid: Ints) -> Floats:

@@ -9,8 +9,20 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from divvy.fleet.account import AccountTree
+from divvy.fleet.budget import read_budget
 from divvy.fleet.decision import Plan, Preempt
-from divvy.fleet.event import Event, NodeChanged, Placed, Started, Stopped, Submitted, Withdrawn
+from divvy.fleet.event import (
+    BudgetChanged,
+    Event,
+    NodeChanged,
+    Placed,
+    Reassigned,
+    Started,
+    Stopped,
+    Submitted,
+    Withdrawn,
+)
 from divvy.fleet.job import StopCause
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.snapshot import Snapshot
@@ -27,6 +39,7 @@ class Entry(IntEnum):
     START = 1
     STOP = 2
     CAPACITY = 3
+    SHARES = 4
 
 
 class Capacity(NamedTuple):
@@ -66,6 +79,11 @@ class Recorder:
         self.by: list[str] = []
         """Id of the job that took the devices; empty where none did."""
         self.requeued: list[bool] = []
+        self.payer: list[str] = []
+        """Who paid for a run, where another account of its job was chosen; else empty."""
+        self.trees: list[tuple[int, AccountTree]] = []
+        """The account trees that came into force during the replay."""
+        self._payer: dict[int, str] = {}
         self.capacity: list[Capacity] = []
         self.passes = 0
         self._moved = OPEN
@@ -76,6 +94,8 @@ class Recorder:
             Stopped: self._stopped,
             Withdrawn: self._withdrawn,
             NodeChanged: self._node,
+            Reassigned: self._reassigned,
+            BudgetChanged: self._budget,
         }
 
     def append(self, events: Sequence[Event], plan: Plan | None, snapshot: Snapshot) -> None:
@@ -119,10 +139,18 @@ class Recorder:
         self.lost.append(0)
         self.protected.append(placed.protected)
         self.placement.append(placed.placement)
+        self.payer.append(self._payer.get(row, ""))
         self.cause.append(StopCause.FINISHED)
         self.by.append("")
         self.requeued.append(False)
         self.log.append((Entry.START, run))
+
+    def _reassigned(self, event: Reassigned) -> None:
+        self._payer[self._index[event.job]] = event.account
+
+    def _budget(self, event: BudgetChanged) -> None:
+        self.log.append((Entry.SHARES, len(self.trees)))
+        self.trees.append((event.at, read_budget(event.document).tree))
 
     def _stopped(self, event: Stopped) -> None:
         row = self._index[event.job]

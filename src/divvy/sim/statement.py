@@ -37,7 +37,7 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
     made = make_statement(
         window.start,
         window.end,
-        [Epoch(0, replay.budget.tree)],
+        [Epoch(0, replay.budget.tree), *(Epoch(at, tree) for at, tree in replay.record.trees)],
         [Capacity(capacity.at, capacity.gpus) for capacity in record.capacity],
         demands,
         _occupancies(replay),
@@ -64,7 +64,7 @@ def _occupancies(replay: Replay) -> list[Occupancy]:
         ended = record.over[row] != OPEN or record.cause[run] is not StopCause.FINISHED
         found.append(
             Occupancy(
-                job.account,
+                record.payer[run] or job.account,
                 record.start[run],
                 record.end[run],
                 job.gpus,

@@ -128,6 +128,7 @@ class FakeFleet:
             "cause": cause,
             "maintenance": None,
             "domain": f"rail-{number // 4}",
+            "cluster": "",
             "devices": [
                 {
                     "index": index,

@@ -51,6 +51,27 @@ def test_a_dated_share_is_a_version_with_its_reason_and_the_next_change_is_made_
     assert [spec.path for spec in world.state.snapshot.tree.specs] == ["lab", "lab.vision", "lab.language"]
 
 
+def test_who_pays_and_where_it_may_run_survive_the_store(make_world):
+    world = make_world(budget=budget())
+    first = world.submit("one", gpus=4, min_runtime=3_600_000)
+    world.step(2)
+    world.time += 200 * 3_600_000
+    wishes = {"budgets": ("lab.vision", "lab.language"), "clusters": ("",)}
+    world.submit("other", gpus=4)
+    world.step(2)
+    job = world.submit("two", gpus=4, **wishes)
+    assert world.reader.job(job).spec.budgets == wishes["budgets"]
+    world.step(2)
+    world.engine.end(first, 1)
+    world.step(2)
+    row = world.reader.job(job)
+    assert (row.spec.account, row.spec.clusters) == ("lab.language", ("",))
+    assert world.submit("two", gpus=4, **wishes) == "two", "the same submission again is no other job"
+    before = document(world)
+    world.start()
+    assert document(world) == before
+
+
 def test_old_unallocated_work_is_ended_with_its_cause_running_or_waiting(make_world):
     world = make_world(budget=budget(unallocated_lifetime="1m"))
     running = world.submit(gpus=4, min_runtime=0)

@@ -100,6 +100,7 @@ def order_document(
     *,
     notify: str,
     switch: bool,
+    resumed: bool = False,
 ) -> dict[str, Any]:
     """Return the order as the shim reads it from `order.json`; all that a later engine must know is in it."""
     env = {"PATH": DEFAULT_PATH, **dict(detail.env), **variables, "DIVVY_RUN": token}
@@ -108,7 +109,7 @@ def order_document(
         "attempt": launch.attempt,
         "key": run_key(launch.job, launch.attempt),
         "notify": notify,
-        "argv": list(detail.argv),
+        "argv": list(detail.command(resumed=resumed)),
         "cwd": detail.cwd,
         "env": [list(pair) for pair in env.items()],
         "user": detail.user,

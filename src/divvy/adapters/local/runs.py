@@ -85,6 +85,11 @@ class Shelf:
                 found.append(cls(root, order["job"], order["attempt"]))
         return found
 
+    def resumes(self) -> bool:
+        """Return whether an earlier run of the job has begun, as far as its record is still there."""
+        earlier = (Shelf(self.root, self.job, attempt) for attempt in range(1, self.attempt))
+        return any(shelf.started() is not None for shelf in earlier)
+
     def unmark(self) -> None:
         """Note that the end of the run was reported."""
         self.mark.unlink(missing_ok=True)

@@ -73,6 +73,7 @@ class Starter:
                 secrets.token_hex(16),
                 notify=self.notify,
                 switch=self.treatment.switch_user,
+                resumed=shelf.resumes(),
             )
             return shelf.begin(order)
         except OSError as error:

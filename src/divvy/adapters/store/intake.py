@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from divvy.adapters.store.database import Database
+from divvy.adapters.store.rows import spec_values
 from divvy.adapters.store.tables import ACCEPTED, counter, intake, job, launch
 from divvy.errors import ConflictError, DivvyError, problem_to_error
 from divvy.fleet.job import JobSpec
@@ -178,13 +179,15 @@ class IntakeWriter:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:
             return None
-        same = all(row[name] == getattr(spec, name) for name in _COMPARED)
+        wanted = spec_values(spec)
+        payers = spec.budgets or (spec.account,)  # which of them is to pay now is not part of what was asked
+        same = row["account"] in payers and all(row[name] == wanted[name] for name in _COMPARED)
         if not same or row["document"] != _dump(start):
             raise _duplicate(spec.id)
         return Submission(spec.id, 0, created=False)
 
 
-_COMPARED: Final = tuple(name for name in JobSpec._fields if name != "id")
+_COMPARED: Final = tuple(name for name in JobSpec._fields if name not in ("id", "account"))
 
 
 def job_id(number: int) -> str:
@@ -225,8 +228,7 @@ def _next_number(connection: sa.Connection) -> int:
 
 def _job_row(spec: JobSpec, number: int, now: int, *, debug: bool) -> dict[str, Any]:
     return {
-        **spec._asdict(),
-        "kind": int(spec.kind),
+        **spec_values(spec),
         "number": number,
         "debug": debug,
         "phase": ACCEPTED,

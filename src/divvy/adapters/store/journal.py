@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.inbox import Inbox, Taken, settle_rows
-from divvy.adapters.store.rows import capacity_row, dump, history_rows, job_rows, ledger_rows
+from divvy.adapters.store.rows import capacity_row, dump, history_rows, job_rows, ledger_rows, spec_values
 from divvy.adapters.store.tables import (
     base,
     blob,
@@ -179,7 +179,7 @@ class StoreJournal:
             sum(isinstance(decision, Start) for decision in decisions),
             sum(isinstance(decision, Preempt) for decision in decisions),
             job_rows(events, snapshot, self.seq),
-            {event.spec.id: event.spec._asdict() for event in events if isinstance(event, Submitted)},
+            {event.spec.id: spec_values(event.spec) for event in events if isinstance(event, Submitted)},
             history_rows(events, plan, snapshot, self.seq),
             ledger_rows(self._charges, snapshot, self.seq),
             capacity_row(events, snapshot),
@@ -244,6 +244,7 @@ _JOB_UPDATE: Final = (
         {
             name: sa.bindparam(name)
             for name in (
+                "account",
                 "phase",
                 "submitted",
                 "queued",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from divvy.adapters.store.books import Books, as_object, within
+from divvy.adapters.store.rows import spec_of
 from divvy.adapters.store.tables import (
     ACCEPTED,
     base,
@@ -23,7 +24,7 @@ from divvy.adapters.store.tables import (
     launch,
     published,
 )
-from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
+from divvy.fleet.job import JobSpec, Phase, StopCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +248,8 @@ class Reader(Books):
 
 
 def _job(values: sa.RowMapping) -> JobRow:
-    fields = {name: values[name] for name in JobSpec._fields}
-    fields["kind"] = JobKind(values["kind"])
     return JobRow(
-        spec=JobSpec(**fields),
+        spec=spec_of(values),
         number=values["number"],
         debug=values["debug"],
         phase=None if values["phase"] == ACCEPTED else Phase(values["phase"]),

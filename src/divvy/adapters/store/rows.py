@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
 from divvy.fleet.decision import Decision, Plan, Preempt
 from divvy.fleet.event import (
     Event,
@@ -17,7 +19,7 @@ from divvy.fleet.event import (
     Withdrawn,
 )
 from divvy.fleet.event import to_document as event_document
-from divvy.fleet.job import Phase, StopCause
+from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.snapshot import NEVER, Snapshot
 
@@ -25,6 +27,19 @@ from divvy.fleet.snapshot import NEVER, Snapshot
 def dump(document: Any) -> str:
     """Return a document as compact JSON text."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def spec_values(spec: JobSpec) -> dict[str, Any]:
+    """Return a job as the columns of its row."""
+    lists = {name: dump(getattr(spec, name)) for name in ("budgets", "clusters")}
+    return {**spec._asdict(), **lists, "kind": int(spec.kind)}
+
+
+def spec_of(values: sa.RowMapping) -> JobSpec:
+    """Return the job that `spec_values` wrote."""
+    spec = JobSpec(**{name: values[name] for name in JobSpec._fields})
+    budgets, clusters = json.loads(values["budgets"]), json.loads(values["clusters"])
+    return spec._replace(kind=JobKind(spec.kind), budgets=tuple(budgets), clusters=tuple(clusters))
 
 
 def subject(event: Event) -> str | None:
@@ -47,6 +62,7 @@ def _job_row(snapshot: Snapshot, row: int, seq: int, said: str | None) -> dict[s
     ran, cause = jobs.attempt[row] > 0, jobs.stop_cause[row]
     values: dict[str, Any] = {
         "id_": jobs.spec[row].id,
+        "account": jobs.spec[row].account,
         "phase": int(phase),
         "submitted": jobs.submitted[row],
         "queued": jobs.queued[row],

@@ -141,6 +141,8 @@ job: Final = Table(
     Column("model", String(200), nullable=False),
     Column("per_node", Integer, nullable=False),
     Column("time_limit", BigInteger, nullable=False),
+    Column("budgets", Text, nullable=False, server_default="[]"),  # JSON lists of names
+    Column("clusters", Text, nullable=False, server_default="[]"),
     Column("debug", Boolean, nullable=False),
     Column("phase", SmallInteger, nullable=False),  # fleet.job.Phase, or ACCEPTED
     Column("submitted", BigInteger, nullable=False),

@@ -35,9 +35,9 @@ def check(spec: JobSpec, budget: Budget, nodes: Sequence[Node]) -> list[Fault]:
     """
     return [
         *_check_names(spec),
-        *_check_account(spec, budget),
+        *_check_accounts(spec, budget),
         *_check_contract(spec, budget.policy),
-        *_check_shape(spec, nodes),
+        *_check_place(spec, nodes),
     ]
 
 
@@ -67,6 +67,14 @@ def _check_names(spec: JobSpec) -> Iterable[Fault]:
             yield Fault(
                 "text-control", path, f"{text!r} holds a control character", "printable text", "remove it"
             )
+
+
+def _check_accounts(spec: JobSpec, budget: Budget) -> Iterable[Fault]:
+    accounts = spec.budgets or (spec.account,)
+    for path in dict.fromkeys(accounts):
+        if accounts.count(path) > 1:
+            yield Fault("account-twice", "account", f"{path!r} is named twice", "once", "leave one away")
+        yield from _check_account(spec._replace(account=path), budget)
 
 
 def _check_account(spec: JobSpec, budget: Budget) -> Iterable[Fault]:
@@ -129,6 +137,25 @@ def _check_contract(spec: JobSpec, policy: Policy) -> Iterable[Fault]:
             f"{spec.priority} is out of range",
             f"-{PRIORITY_LIMIT} to {PRIORITY_LIMIT}",
         )
+
+
+def _check_place(spec: JobSpec, nodes: Sequence[Node]) -> Iterable[Fault]:
+    """Yield what is wrong with the clusters and the shape; a gang has to fit one of its clusters."""
+    known = sorted({node.cluster for node in nodes})
+    strangers = [name for name in spec.clusters if nodes and name not in known]
+    for name in strangers:
+        allowed = ", ".join(filter(None, known)) or "none: the fleet is one cluster without a name"
+        yield Fault("cluster-unknown", "clusters", f"no node is in cluster {name!r}", allowed)
+    if strangers:
+        return
+    tried = [
+        list(_check_shape(spec, [node for node in nodes if node.cluster == name]))
+        for name in (spec.clusters or known)
+    ]
+    if not tried or not all(tried):
+        yield from () if tried else _check_shape(spec, nodes)
+    else:
+        yield from min(tried, key=len)
 
 
 def _check_shape(spec: JobSpec, nodes: Sequence[Node]) -> Iterable[Fault]:

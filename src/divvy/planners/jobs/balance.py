@@ -15,7 +15,12 @@ _TICKS_PER_WINDOW: Final = 2_016
 
 def tick_of(now: int, lookback: int) -> int:
     """Return the last full tick: balances stand still in between, 5 minutes for a window of 7 days."""
-    return now - now % max(lookback // _TICKS_PER_WINDOW, 1)
+    return now - now % tick_length(lookback)
+
+
+def tick_length(lookback: int) -> int:
+    """Return how long balances stand still, ms."""
+    return max(lookback // _TICKS_PER_WINDOW, 1)
 
 
 class Balances:

@@ -233,33 +233,44 @@ class _Pass:
 
     def _try(self, account: Account, head: Head) -> bool:
         index, snapshot = self.index, self.snapshot
-        spec = snapshot.jobs.spec[head.row]
-        avoid = self.slots.avoid(head.row, self.now + spec.min_runtime)
-        shape = (head.gpus, head.per_node, head.model, avoid)
-        if shape not in self._no_room and head.gpus <= index.loose.total:
-            placement = index.free.find(*shape)
-            if placement is not None:
-                self._start(account, head, placement, Reason.STARTED_FREE)
-                return True
-            placement = self.reclaim.over_unallocated(head, avoid)
-            if placement is not None:
-                for run in unallocated_in_the_way(index, placement, ()):
-                    self._preempt(run, head.row, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0)
-                self._start(account, head, placement, Reason.STARTED_OVER_UNALLOCATED)
-                return True
-            self._no_room.add(shape)
+        avoid = self.slots.avoid(head.row, self.now + snapshot.jobs.spec[head.row].min_runtime)
+        zones = [avoid | outside for outside in index.zones.outside(head.clusters)]
+        if any(self._try_free(account, head, zone) for zone in zones):
+            return True
         taken = None
         patient = snapshot.jobs.queued[head.row] + self._patience(head)
         if patient <= self.now:
-            taken = self.reclaim.from_others(account, head, avoid) or self.reclaim.own_swap(
-                account, head, avoid
-            )
+            for zone in zones:
+                taken = self.reclaim.from_others(account, head, zone) or self.reclaim.own_swap(
+                    account, head, zone
+                )
+                if taken is not None:
+                    break
         if taken is None:
             self.slots.propose(account, head)
             return False
         for run, reason, victim_balance, balance in taken.victims:
             self._preempt(run, head.row, reason, victim_balance, balance)
         self._start(account, head, taken.placement, taken.reason, protected=taken.protected)
+        return True
+
+    def _try_free(self, account: Account, head: Head, avoid: int) -> bool:
+        """Start a job on free devices, or in place of unallocated runs, if it can."""
+        index = self.index
+        shape = (head.gpus, head.per_node, head.model, avoid)
+        if shape in self._no_room or head.gpus > index.loose.total:
+            return False
+        placement = index.free.find(*shape)
+        if placement is not None:
+            self._start(account, head, placement, Reason.STARTED_FREE)
+            return True
+        placement = self.reclaim.over_unallocated(head, avoid)
+        if placement is None:
+            self._no_room.add(shape)
+            return False
+        for run in unallocated_in_the_way(index, placement, ()):
+            self._preempt(run, head.row, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0)
+        self._start(account, head, placement, Reason.STARTED_OVER_UNALLOCATED)
         return True
 
     def _try_slot(self, account: Account, row: int) -> bool:
@@ -334,7 +345,11 @@ class _Pass:
         while index.free.total and (leaf := contest.first()) is not None:
             account = index.accounts[leaf]
             for head in self.gate.spare_heads(account):
-                placement = index.free.find(head.gpus, head.per_node, head.model)
+                found = (
+                    index.free.find(head.gpus, head.per_node, head.model, outside)
+                    for outside in index.zones.outside(head.clusters)
+                )
+                placement = next((place for place in found if place is not None), None)
                 if placement is not None:
                     self._start(account, head, placement, Reason.STARTED_UNALLOCATED)
                     for row in self.tree.lineage[leaf]:

@@ -20,6 +20,7 @@ from divvy.planners.jobs.balance import Balances, tick_of
 from divvy.planners.jobs.holdings import NEVER, Account, Idle, Run, at_stake
 from divvy.planners.jobs.placement import FreeMap
 from divvy.planners.jobs.queue import Head
+from divvy.planners.jobs.zones import Zones
 from divvy.units import HOUR
 
 
@@ -33,6 +34,7 @@ class JobIndex:
         self._slots: dict[int, Slot] = {}
         self._loose_key: tuple[int, tuple[int, ...]] = (-1, ())
         self.slots_version = 0
+        self.zones = Zones()
         self.supply = 0
         """Grows whenever what could be given to anybody changes."""
         self.in_vain: dict[
@@ -120,6 +122,7 @@ class JobIndex:
         for row in rows:
             self._sync_node(snapshot, row)
         self._count_models(snapshot)
+        self.zones.read(snapshot.nodes.node)
         self.in_vain.clear()
         self.idle.clear()
 
@@ -297,7 +300,8 @@ class JobIndex:
         """Return a queued job as a head, wherever it stands in its account's order."""
         spec = snapshot.jobs.spec[row]
         rank = (-spec.priority, not snapshot.jobs.debug[row])
-        return Head(rank, 0.0, snapshot.jobs.submitted[row], row, spec.gpus, spec.per_node, spec.model)
+        shape = spec.gpus, spec.per_node, spec.model, spec.clusters
+        return Head(rank, 0.0, snapshot.jobs.submitted[row], row, *shape)
 
     def balances(self, snapshot: Snapshot, now: int) -> Balances:
         """Return the balances of a pass; its caller may add to them."""

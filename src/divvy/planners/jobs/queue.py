@@ -15,7 +15,7 @@ from divvy.fleet.job import JobSpec
 
 #: Order inside an account before authors and age: (-priority, not debug). Smaller goes first.
 Rank = tuple[int, bool]
-_Shape = tuple[int, bool, int, int, str]
+_Shape = tuple[int, bool, int, int, str, tuple[str, ...]]
 
 
 class Head(NamedTuple):
@@ -29,6 +29,7 @@ class Head(NamedTuple):
         gpus: Devices it asks for.
         per_node: Devices on each node, 0 for the planner's choice.
         model: Device model, empty for any.
+        clusters: Clusters where it may run, none for any.
     """
 
     rank: Rank
@@ -38,6 +39,7 @@ class Head(NamedTuple):
     gpus: int
     per_node: int
     model: str
+    clusters: tuple[str, ...] = ()
 
 
 class AccountQueue:
@@ -67,7 +69,7 @@ class AccountQueue:
 
     def add(self, row: int, spec: JobSpec, submitted: int, *, debug: bool) -> None:
         """Enqueue a job."""
-        shape = (-spec.priority, not debug, spec.gpus, spec.per_node, spec.model)
+        shape = (-spec.priority, not debug, spec.gpus, spec.per_node, spec.model, spec.clusters)
         self._members[row] = shape
         self.version += 1
         self.count += 1

@@ -138,7 +138,9 @@ class Slots:
         self._left -= 1
         if self._index.weight(head) > self._index.loose_weight() + self._reclaim.above_floors(account):
             return
-        found = self._find(account, head)
+        zones = self._index.zones.outside(head.clusters)
+        places = [place for zone in zones if (place := self._find(account, head, zone)) is not None]
+        found = min(places, key=lambda place: place[1], default=None)
         if found is not None:
             placement, due = found
             self.touched += 1
@@ -165,13 +167,13 @@ class Slots:
         times = [slot.due for slot in self._held.values() if slot.due > self._now]
         return min((*times, *self._windows.values()), default=0)
 
-    def _find(self, account: Account, head: Head) -> tuple[Placement, int] | None:
+    def _find(self, account: Account, head: Head, outside: int) -> tuple[Placement, int] | None:
         """Return the devices that come together first, and when."""
         index = self._index
         loose = index.loose
         request = Request(head.gpus, head.per_node, loose.node_size(head.model), loose.nodes_of(head.model))
         demands = request.demands()
-        taken_nodes = 0
+        taken_nodes = outside
         for bits in (self._bits[row] for row in self._held):
             taken_nodes |= bits
         allowed = request.allowed & ~taken_nodes

@@ -104,7 +104,8 @@ async def jobs(
 @router.post("/jobs", status_code=201, summary="Submit a job", **answers(schemas.Job, "job", status=201))
 async def submit(request: JobRequest, service: Shared, caller: Caller) -> Response:
     """Store a job; when this answers, it is on disk. The same request with the same id again: 200."""
-    caller.require_submit(request.account)
+    for account in (request.account, *request.or_accounts):
+        caller.require_submit(account)
     budget = service.mirror.in_force().budget
     view = service.mirror.view
     nodes = [sight.node for sight in view.nodes] if view is not None else []

@@ -52,6 +52,7 @@ class NodeView(Shape):
     cause: str
     maintenance: MaintenanceView | None
     domain: str
+    cluster: str
     devices: list[DeviceView]
 
 

@@ -17,10 +17,12 @@ class JobView(Shape):
 
     id: str
     name: str
-    account: str
+    account: str = Field(description="The account that pays, or is to pay.")
+    accounts: list[str] = Field(description="The accounts that may pay, in order.")
     author: str
     gpus: int
     model: str
+    clusters: list[str] = Field(description="Clusters where it may run; empty: any.")
     per_node: int
     kind: Literal["batch", "interactive"]
     allocated: bool

@@ -75,6 +75,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(set(map(str, value))) != len(value):
+        raise ValueError(f"{value!r} is not a list of different names")
+    return tuple(_text(item) for item in value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is not true or false")
@@ -111,6 +117,8 @@ _JOB: Final[dict[str, Callable[[Any], Any]]] = {
     "per_node": _count(0, LARGEST_GANG),
     "time_limit": _duration,
     "name": _text,
+    "or_accounts": _texts,
+    "clusters": _texts,
 }
 _JOB_NEEDS: Final = ("submit", "runtime", "gpus", "account")
 _NODE: Final[dict[str, Callable[[Any], Any]]] = {
@@ -122,6 +130,7 @@ _NODE: Final[dict[str, Callable[[Any], Any]]] = {
     "cause": _text,
     "model": _text,
     "domain": _text,
+    "cluster": _text,
 }
 _NODE_NEEDS: Final = ("at", "node", "gpus")
 _INCIDENT: Final[dict[str, Callable[[Any], Any]]] = {
@@ -253,5 +262,6 @@ def _change(number: int, document: Mapping[str, Any], findings: Findings) -> Cap
             values.get("domain", ""),
             values.get("state", NodeState.UP),
             values.get("cause", ""),
+            values.get("cluster", ""),
         ),
     )

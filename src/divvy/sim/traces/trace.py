@@ -52,6 +52,8 @@ class TraceJob(NamedTuple):
         per_node: Devices on each node; 0 lets the planner choose.
         time_limit: The user's limit on one attempt, ms; 0 for none.
         name: What people call it.
+        or_accounts: Further accounts that may pay, in order, by the trace's own names.
+        clusters: Clusters where it may run; none: any.
     """
 
     id: str
@@ -69,6 +71,8 @@ class TraceJob(NamedTuple):
     per_node: int = 0
     time_limit: int | None = None
     name: str = ""
+    or_accounts: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
 
 class CapacityChange(NamedTuple):
@@ -123,6 +127,8 @@ class Trace:
         total: dict[str, int] = {}
         for job in self.jobs:
             total[job.account] = total.get(job.account, 0) + job.gpus * job.runtime
+            for name in job.or_accounts:
+                total.setdefault(name, 0)
         return total
 
 
