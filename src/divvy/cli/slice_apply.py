@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from divvy.adapters.mig.carry_out import carry_out, layouts_of
 from divvy.adapters.mig.emulator import EmulatedSmi
-from divvy.adapters.mig.nvml import NvmlDriver
+from divvy.adapters.mig.nvml import open_nvml
 from divvy.adapters.mig.port import Driver
 from divvy.adapters.mig.smi import SmiDriver
 from divvy.cli.render import Output, Span, seconds
@@ -92,12 +91,7 @@ def open_driver(kind: str, emulate: Path | None, sku: Sku, gpus: int) -> tuple[D
                 raise InputError.one("emulator-state", f"damaged: {error}", path=str(emulate)) from error
         return SmiDriver(machine), machine
     if kind == "nvml":
-        try:
-            return NvmlDriver(import_module("pynvml")), None
-        except ModuleNotFoundError as error:
-            raise UnavailableError.one(
-                "nvml-missing", "NVML's Python package is not installed", fix="pip install divvy-gpu[nvml]"
-            ) from error
+        return open_nvml(), None
     if kind != "smi":
         raise InputError.one("mig-driver", f"{kind!r}", path="--driver", allowed="smi, nvml")
     return SmiDriver(), None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from divvy.adapters.mig.nvml import open_nvml
+from divvy.adapters.mig.port import Driver
+from divvy.adapters.mig.smi import SmiDriver
 from divvy.errors import Fault, InputError, NotFoundError
 from divvy.fleet.mig.parse.profiles import read_table
 from divvy.fleet.mig.profile import Sku
@@ -25,6 +30,8 @@ from divvy.sim.queries.stamps import read_gaps
 
 DEFAULT_BATCH: Final = "lognormal:median=4,sigma=0.9,max=32"
 _FITTED: Final = "fitted:"
+#: What `--table` asks at run time instead of reading a file.
+_LIVE: Final[Mapping[str, Callable[[], Driver]]] = {"smi": SmiDriver, "nvml": open_nvml}
 _SHOWN: Final = 200
 _MOST_BYTES: Final = 1 << 28
 #: An objective beyond this (ten days) is a wrong unit, and would not fit the arithmetic of the replay.
@@ -53,9 +60,16 @@ def read_file(path: Path, option: str) -> str:
 
 
 def load_sku(name: str, table: Path | None = None) -> Sku:
-    """Return a SKU by name, or learned from a file with the output of ``-lgip`` and ``-lgipp``."""
+    """Return a SKU by name, or learned: from a file, or from the driver of this machine.
+
+    Args:
+        name: Name of the SKU; what a learned one is called.
+        table: File with the output of ``-lgip`` and ``-lgipp``; ``smi`` or ``nvml``: this machine's GPU 0.
+    """
     if table is None:
         return find_sku(name)
+    if str(table) in _LIVE:
+        return replace(_LIVE[str(table)]().sku(0), name=name)
     return read_table(read_file(table, "--table"), name, str(table))
 
 

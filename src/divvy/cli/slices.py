@@ -21,7 +21,10 @@ _BATCH: Final = "lognormal:median=4,sigma=0.9,max=32"
 
 Sku = Annotated[str, typer.Option("--sku", help="A30, A100-40GB, A100-80GB, H100-80GB, H100-NVL, H200, ...")]
 Table = Annotated[
-    Path | None, typer.Option("--table", help="Learn the SKU: output of nvidia-smi mig -lgip and -lgipp.")
+    Path | None,
+    typer.Option(
+        "--table", help="Learn the SKU: a file (-lgip and -lgipp), or smi or nvml: ask this machine."
+    ),
 ]
 Batch = Annotated[
     str, typer.Option("--batch", help="lognormal:median=,sigma=,max= | fixed: | uniform: | weights: | FILE")

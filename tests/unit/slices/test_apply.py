@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-# ruff: noqa: N802, ARG002 - a stand-in has the names and arguments of NVML
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -181,92 +179,7 @@ def test_drift_and_hysteresis():
     assert not worth_it(100, 150, 140, 500, 28, horizon_seconds=10).change
 
 
-class FakeNvml:
-    """What NVML does for one A100, as far as the driver asks."""
-
-    NVML_GPU_INSTANCE_PROFILE_COUNT = 7
-    NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE = 0
-    NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE = 2
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self):
-        self.machine = EmulatedSmi(A100, 1)
-        self.computes = {}
-
-    def nvmlInit(self):
-        pass
-
-    def nvmlDeviceGetCount(self):
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, gpu):
-        return gpu
-
-    def nvmlDeviceGetName(self, _):
-        return "A100"
-
-    def nvmlDeviceGetMigMode(self, gpu):
-        return self.machine.modes[gpu], self.machine.modes[gpu]
-
-    def nvmlDeviceSetMigMode(self, gpu, mode):
-        self.machine.modes[gpu] = bool(mode)
-
-    def nvmlDeviceGetGpuInstanceProfileInfoV(self, _, index, version):
-        assert version == 2
-        p = A100.profiles[index]
-        return SimpleNamespace(
-            id=index, name=f"MIG {p.name}".encode(), instanceCount=p.limit, multiprocessorCount=p.sms
-        )
-
-    def nvmlDeviceGetGpuInstancePossiblePlacements(self, _, index):
-        p = A100.profiles[index]
-        return [SimpleNamespace(start=s, size=p.size) for s in p.starts]
-
-    def nvmlDeviceGetGpuInstances(self, _, index):
-        name = A100.profiles[index].name
-        return [i for i in self.machine._instances if i.profile == name]
-
-    def nvmlGpuInstanceGetInfo(self, instance):
-        place = SimpleNamespace(start=instance.start, size=A100.profile(instance.profile).size)
-        return SimpleNamespace(id=instance.instance_id, placement=place)
-
-    def c_nvmlGpuInstancePlacement_t(self, start, size):
-        return SimpleNamespace(start=start, size=size)
-
-    def nvmlDeviceCreateGpuInstanceWithPlacement(self, gpu, index, place):
-        code, said = self.machine(
-            f"nvidia-smi mig -i {gpu} -cgi {A100.profiles[index].name}:{place.start}".split()
-        )
-        if code:
-            raise self.NVMLError(said)
-        return self.machine._instances[-1]
-
-    def nvmlGpuInstanceGetComputeInstanceProfileInfo(self, instance, constant, engine):
-        return SimpleNamespace(id=constant)
-
-    def nvmlGpuInstanceCreateComputeInstance(self, instance, constant):
-        instance.computes = 1
-
-    def nvmlDeviceGetGpuInstanceById(self, _, number):
-        return next(i for i in self.machine._instances if i.instance_id == number)
-
-    def nvmlGpuInstanceGetComputeInstances(self, instance, constant):
-        mine = A100.profile(instance.profile).gpcs - 1 == constant
-        return [instance] if instance.computes and mine else []
-
-    def nvmlComputeInstanceDestroy(self, instance):
-        instance.computes = 0
-
-    def nvmlGpuInstanceDestroy(self, instance):
-        code, said = self.machine(f"nvidia-smi mig -i 0 -gi {instance.instance_id} -dgi".split())
-        if code:
-            raise self.NVMLError(said)
-
-
-def test_the_same_change_through_nvml():
-    nvml = FakeNvml()
+def test_the_same_change_through_nvml(nvml):
     driver = NvmlDriver(nvml)
     assert [p.name for p in driver.sku(0).base_profiles] == [p.name for p in A100.base_profiles]
     one = (A100.at("3g.40gb", 0), A100.at("1g.10gb", 4))
@@ -279,6 +192,14 @@ def test_the_same_change_through_nvml():
     assert layouts_of(A100, driver.instances(), 1) == (two,)
     with pytest.raises(EngineError, match="Insufficient"):
         driver.create(0, "1g.10gb", 1)
+
+
+def test_a_table_is_learned_from_nvml_at_run_time(nvml):
+    done = CliRunner().invoke(verb, ["layouts", "mine", "--table", "nvml", "--json"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.output)
+    assert (document["sku"], document["maximal"], document["multisets"]) == ("mine", 19, 14)
+    assert document["source"] == "learned from NVML"
 
 
 def test_apply_on_the_command_line(tmp_path):

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from ctypes import byref, c_uint
+from importlib import import_module
+from typing import Any, Final
 
 from divvy.adapters.mig.port import Present, refused
-from divvy.errors import EngineError
+from divvy.errors import EngineError, UnavailableError
 from divvy.fleet.mig.profile import Profile, Sku, parse_profile_name
+
+#: Compute slices for which NVML knows a compute instance.
+_SIZES: Final = (1, 2, 3, 4, 6, 7, 8)
+
+
+def open_nvml() -> NvmlDriver:
+    """Return the driver over NVML.
+
+    Raises:
+        UnavailableError: If NVML's Python package is not installed.
+        EngineError: If NVML cannot be started.
+    """
+    try:
+        return NvmlDriver(import_module("pynvml"))
+    except ModuleNotFoundError as error:
+        raise UnavailableError.one(
+            "nvml-missing", "NVML's Python package is not installed", fix="pip install divvy-gpu[nvml]"
+        ) from error
 
 
 class NvmlDriver:
@@ -53,14 +73,14 @@ class NvmlDriver:
         handle, found = self._handle(gpu), []
         for index in range(self._nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
             try:
-                record = self._nvml.nvmlDeviceGetGpuInstanceProfileInfoV(handle, index, 2)
-                places = self._nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, record.id)
+                record = self._nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, index, 2)
+                places = self._placements(handle, record.id)
             except self._nvml.NVMLError:
                 continue  # this GPU has no profile of that index
             name = record.name.decode() if isinstance(record.name, bytes) else str(record.name)
             parts = parse_profile_name(name)
             starts = tuple(sorted(place.start for place in places))
-            size = places[0].size if len(places) else 0
+            size = places[0].size if places else 0
             profile = Profile(
                 parts.text,
                 parts.gpcs,
@@ -73,6 +93,22 @@ class NvmlDriver:
             )
             found.append((record, profile))
         return found
+
+    def _placements(self, handle: Any, profile_id: int) -> list[Any]:
+        """Return where a profile may lie: NVML is asked for the number first, then for the records."""
+        count, ask = c_uint(), self._nvml.nvmlDeviceGetGpuInstancePossiblePlacements
+        ask(handle, profile_id, None, byref(count))
+        found = (self._nvml.c_nvmlGpuInstancePlacement_t * count.value)()
+        ask(handle, profile_id, found, byref(count))
+        return list(found[: count.value])
+
+    def _gpu_instances(self, gpu: int, record: Any) -> list[Any]:
+        """Return the instances of a profile on a GPU; the record says how many there can be."""
+        count, found = c_uint(), (self._nvml.c_nvmlGpuInstance_t * max(1, record.instanceCount))()
+        self._call(
+            f"GPU {gpu}", "nvmlDeviceGetGpuInstances", self._handle(gpu), record.id, found, byref(count)
+        )
+        return list(found[: count.value])
 
     def sku(self, gpu: int) -> Sku:
         """Return what the GPU can be cut into, as NVML lists it."""
@@ -95,9 +131,7 @@ class NvmlDriver:
             except EngineError:
                 continue  # a GPU without MIG
             for record, profile in self._profiles(gpu):
-                for instance in self._call(
-                    f"GPU {gpu}", "nvmlDeviceGetGpuInstances", self._handle(gpu), record.id
-                ):
+                for instance in self._gpu_instances(gpu, record):
                     known = self._call(f"GPU {gpu}", "nvmlGpuInstanceGetInfo", instance)
                     place = known.placement
                     found.append(Present(gpu, profile.name, known.id, place.start, place.size))
@@ -111,7 +145,7 @@ class NvmlDriver:
             raise refused(what, "no such profile on this GPU")
         place = self._nvml.c_nvmlGpuInstancePlacement_t(start, match[1].size)
         instance = self._call(
-            what, "nvmlDeviceCreateGpuInstanceWithPlacement", self._handle(gpu), match[0].id, place
+            what, "nvmlDeviceCreateGpuInstanceWithPlacement", self._handle(gpu), match[0].id, byref(place)
         )
         known = self._call(what, "nvmlGpuInstanceGetInfo", instance)
         compute = self._call(
@@ -128,13 +162,18 @@ class NvmlDriver:
         """Destroy an instance with its compute instances."""
         what = f"destroying instance {instance_id} on GPU {gpu}"
         instance = self._call(what, "nvmlDeviceGetGpuInstanceById", self._handle(gpu), instance_id)
-        for gpcs in (1, 2, 3, 4, 6, 7, 8):
-            try:
-                constant = self._whole(gpcs)
-                known = self._nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, constant, 0)
-                computes = self._nvml.nvmlGpuInstanceGetComputeInstances(instance, known.id)
-            except (self._nvml.NVMLError, AttributeError):
-                continue  # no compute instance of that size can be there
-            for compute in computes:
+        for gpcs in _SIZES:
+            for compute in self._computes(instance, gpcs):
                 self._call(what, "nvmlComputeInstanceDestroy", compute)
         self._call(what, "nvmlGpuInstanceDestroy", instance)
+
+    def _computes(self, instance: Any, gpcs: int) -> list[Any]:
+        """Return the compute instances of a size in a GPU instance; none where that size cannot be."""
+        count = c_uint()
+        try:
+            known = self._nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, self._whole(gpcs), 0)
+            found = (self._nvml.c_nvmlComputeInstance_t * max(1, known.instanceCount))()
+            self._nvml.nvmlGpuInstanceGetComputeInstances(instance, known.id, found, byref(count))
+        except (self._nvml.NVMLError, AttributeError):
+            return []
+        return list(found[: count.value])
