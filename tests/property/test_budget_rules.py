@@ -27,6 +27,8 @@ class RulesMachine(BudgetMachine):
                     "protection_price": st.sampled_from([1, 1.5, 3]),
                     "protection_cap": st.sampled_from([0, 0.5, 1, 2]),
                     "unallocated_backoff": st.sampled_from(["0", "10m"]),
+                    "usage_half_life": st.sampled_from(["0", "1h"]),
+                    "forgiveness": st.sampled_from(["0", "2h"]),
                     "fault_clears_after": st.sampled_from(["0", "1h"]),
                     "unallocated_lifetime": st.sampled_from(["0", "3h"]),
                 }

@@ -1,6 +1,7 @@
 """The window formula against a direct sum over milliseconds."""
 
 import json
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,6 +49,49 @@ def test_windowed_is_the_tapered_sum(changes, ahead, lookback, data):
     history.forget(at - lookback)
     assert abs(history.windowed(at, lookback, taper) - expected) < 1e-6 * (1 + abs(expected))
     assert history.total(at) == sum(per_ms)
+
+
+@settings(max_examples=300)
+@given(
+    CHANGES,
+    st.integers(0, 60),
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4)), min_size=1, max_size=5),
+    st.data(),
+)
+def test_weighted_is_the_sum_under_any_line_of_weights(changes, ahead, steps, data):
+    knots, age = [(0, 4.0)], 0
+    for step, height in steps:
+        age += step
+        knots.append((age, float(height)))
+    history, now, rate = ChargeHistory(), 0, 0
+    per_ms: list[int] = []
+    jumps: list[tuple[int, int]] = []
+    for gap, step, charge in changes:
+        now += gap
+        per_ms += [rate] * gap
+        if gap:
+            jumps.append((now, charge))
+        history.add(now, step, charge if gap else 0)
+        rate += step
+    per_ms += [rate] * ahead
+    at = now + ahead
+
+    def line(old):  # weight at an age, linear in between
+        for (young, near), (far, least) in pairwise(knots):
+            if young <= old <= far:
+                return near + (least - near) * (old - young) / (far - young)
+        return 0.0
+
+    # Over a millisecond without a knot inside, the mean of a line is its value in the middle.
+    expected = sum(r * line(at - i - 0.5) for i, r in enumerate(per_ms) if at - i <= age)
+    found = history.weighted(at, knots, at - age, at)
+    inside = [charge * line(at - when) for when, charge in jumps if 0 < at - when < age]
+    edge = any(at - when in {0, *(each for each, _ in knots)} for when, charge in jumps if charge)
+    if not edge:  # a jump just at a knot of a broken line may fall on either side
+        assert abs(found - expected - sum(inside)) < 1e-6 * (1 + abs(expected))
+    cut = data.draw(st.integers(at - age, at)) if age else at
+    parts = history.weighted(at, knots, at - age, cut) + history.weighted(at, knots, cut, at)
+    assert abs(parts - found) < 1e-6 * (1 + abs(found))
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 9))

@@ -44,6 +44,8 @@ class Policy:
         protection_cap: k: protected devices of an account are at most k x its share of the fleet; 0: no cap.
         unallocated_backoff: How long an unallocated job rests after it gave way once, ms; doubles with each
             further time, up to 64-fold; 0: not at all.
+        usage_half_life: Age at which past usage counts half, ms; 0: it counts whole throughout the window.
+        forgiveness: Age beyond which having had more than the share is forgiven, ms; 0: never.
         fault_clears_after: How long a node must be quiet after a fault that was not fatal before it comes
             back by itself, ms; 0: only when it is reported well.
         unallocated_lifetime: Age at which an unallocated job is ended, ms since its submission; 0: never.
@@ -66,6 +68,8 @@ class Policy:
     unallocated_backoff: int = 0
     unallocated_lifetime: int = 0
     fault_clears_after: int = 0
+    usage_half_life: int = 0
+    forgiveness: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the settings in the form of the TOML file."""
@@ -87,6 +91,8 @@ _DURATIONS: Final = (
     "unallocated_backoff",
     "unallocated_lifetime",
     "fault_clears_after",
+    "usage_half_life",
+    "forgiveness",
 )
 #: Settings that are numbers, and the least that they may be where that is not 0.
 _LEAST: Final = {"protection_price": 1}
@@ -197,6 +203,9 @@ def _read_policy(raw: Any, at: str, faults: list[Fault]) -> Policy:
                 f"at most {format_duration(policy.lookback)}",
             )
         )
+    if policy.forgiveness >= policy.lookback:
+        most = f"less than {format_duration(policy.lookback)}, or 0"
+        faults.append(Fault("policy-value", f"{at}.forgiveness", "not within the lookback", most))
     return policy
 
 

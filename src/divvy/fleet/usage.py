@@ -12,6 +12,7 @@ constant: the figure is exact to the charge-millisecond, and two machines agree 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -107,6 +108,26 @@ class ChargeHistory:
         (charge_p, area_p), (charge_q, area_q) = self._value(p), self._value(q)
         faded = (q - early) * charge_q - (p - early) * charge_p
         return whole + (2 * faded - (area_q - area_p)) / (2 * taper)
+
+    def weighted(self, at: int, knots: Sequence[tuple[int, float]], since: int, until: int) -> float:
+        """Return the charge in [since, until], each moment times the weight of its age at ``at``.
+
+        Args:
+            at: Now.
+            knots: (age, weight), youngest first; the weight is a line in between and 0 beyond the last.
+            since: Begin of the part, ms.
+            until: End of the part, ms; not after ``at``.
+        """
+        total = 0.0
+        for (young, near), (old, far) in pairwise(knots):
+            p, q = max(at - old, since), min(at - young, until)
+            if q <= p:
+                continue
+            slope = (near - far) / (old - young)
+            (charge_p, area_p), (charge_q, area_q) = self._value(p), self._value(q)
+            weight_p, weight_q = far + slope * (p - at + old), far + slope * (q - at + old)
+            total += weight_q * charge_q - weight_p * charge_p - slope * (area_q - area_p) / 2
+        return total
 
     def forget(self, before: int) -> None:
         """Drop the changes that no window reaching back to ``before`` can see."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from divvy.fleet.snapshot import Snapshot
-from divvy.units import DAY
+from divvy.planners.jobs.window import UsageWindow
 
 #: Balance of an account without entitlement that has used something: behind everybody.
 UNFUNDED: Final = float("inf")
@@ -36,6 +36,9 @@ class Balances:
     numbers stand still for a moment: what could not start a second ago cannot start now unless something
     else changed.
 
+    With a horizon of forgiveness, what a leaf had beyond its share before the horizon does not count; what it
+    is owed from that time still does.
+
     Attributes:
         usage: Charge per tree row, GPU-ms x weight.
         entitlement: The same unit.
@@ -52,11 +55,14 @@ class Balances:
         entered: Iterable[tuple[int, int]] = (),
     ) -> None:
         policy, tree = snapshot.policy, snapshot.tree
-        lookback, taper = policy.lookback, policy.taper
+        lookback, window = policy.lookback, UsageWindow(policy)
+        older = window.before_horizon(snapshot.capacity, now) if window.horizon else 0.0
         usage = [0.0] * len(tree)
         lineage, histories = tree.lineage, snapshot.usage
         for leaf in tree.leaves:
-            used = histories[leaf].windowed(now, lookback, taper)
+            used = window.of(histories[leaf], now)
+            if window.horizon and used:
+                used -= max(window.before_horizon(histories[leaf], now) - shares[leaf] * older, 0.0)
             if used:
                 for row in lineage[leaf]:
                     usage[row] += used
@@ -64,9 +70,9 @@ class Balances:
             for row in lineage[leaf]:
                 usage[row] += charge
         self.usage = usage
-        day = min(DAY, lookback) * capacity
+        day = window.first_day() * capacity
         if len(snapshot.epochs) == 1 or snapshot.epochs[-1].since <= now - lookback:
-            base = max(snapshot.capacity.windowed(now, lookback, taper), day)
+            base = max(window.of(snapshot.capacity, now), day)
             self.entitlement = [share * base for share in shares]
         else:
             self.entitlement = [
@@ -100,12 +106,13 @@ class Balances:
 def _past_shares(snapshot: Snapshot, now: int) -> list[float]:
     """Return share x capacity over the window per row, where shares changed inside the window."""
     policy, tree = snapshot.policy, snapshot.tree
+    window = UsageWindow(policy)
     owed = [0.0] * len(tree)
     epochs = snapshot.epochs
     for number, epoch in enumerate(epochs):
         since = epoch.since if number else now - policy.lookback
         until = epochs[number + 1].since if number + 1 < len(epochs) else now
-        part = snapshot.capacity.windowed_part(now, policy.lookback, policy.taper, since, until)
+        part = window.part(snapshot.capacity, now, since, until)
         for path, share in zip(epoch.tree.paths, epoch.tree.share, strict=True):
             row = tree.row.get(path)
             if row is not None:
