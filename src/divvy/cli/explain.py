@@ -9,6 +9,7 @@ import typer
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_job, connect
 from divvy.cli.render import (
     NONE,
+    Cell,
     Column,
     Output,
     Span,
@@ -29,6 +30,9 @@ _HISTORY: Final = (Column("When"), Column("What", shrink=20))
 
 def verb(
     job: Annotated[str, typer.Argument(autocompletion=complete_job)],
+    start: Annotated[
+        bool, typer.Option("--start/--no-start", help="When it should start; takes some seconds.")
+    ] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_truncate: NoTruncate = False,
@@ -38,13 +42,13 @@ def verb(
 
     With -q: the ids of the jobs ahead.
     """
-    explanation = connect(server).get("jobs", job, "explain")
+    explanation = connect(server).get("jobs", job, "explain", start=start or None)
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(explanation, [ahead["id"] for ahead in explanation["ahead"]]):
-        _say(output, explanation)
+        _say(output, explanation, start=start)
 
 
-def _say(output: Output, explanation: dict[str, Any]) -> None:
+def _say(output: Output, explanation: dict[str, Any], *, start: bool) -> None:
     screen = output.screen
     headline = explanation["headline"]
     screen.line(
@@ -60,17 +64,13 @@ def _say(output: Output, explanation: dict[str, Any]) -> None:
     if explanation["numbers"]:
         figures = ", ".join(_figure(key, value) for key, value in explanation["numbers"].items())
         screen.line(Span("  figures: ", "dim"), figures)
+    if start and _waits(explanation):
+        screen.line(*_start(explanation["start"], explanation["as_of"] + explanation["age_seconds"]))
     if explanation["account"]:
         screen.line()
         _say_account(output, explanation["account"])
     if explanation["ahead"]:
-        screen.line()
-        screen.table(
-            _AHEAD, [(a["id"], path(a["account"]), str(a["gpus"]), a["why"]) for a in explanation["ahead"]]
-        )
-        more = explanation["ahead_count"] - len(explanation["ahead"])
-        if more > 0:
-            screen.line(Span(f"and {more} more", "dim"))
+        _say_ahead(output, explanation)
     if explanation["help"]:
         screen.line()
         screen.line("What would help:")
@@ -80,6 +80,37 @@ def _say(output: Output, explanation: dict[str, Any]) -> None:
         screen.line()
         screen.table(_HISTORY, [(clock(h["at"]), _happened(h)) for h in explanation["history"]])
     screen.line(age(explanation))
+
+
+def _say_ahead(output: Output, explanation: dict[str, Any]) -> None:
+    """Say who goes first and who holds what is waited for."""
+    screen = output.screen
+    screen.line()
+    screen.table(
+        _AHEAD, [(a["id"], path(a["account"]), str(a["gpus"]), a["why"]) for a in explanation["ahead"]]
+    )
+    more = explanation["ahead_count"] - len(explanation["ahead"])
+    if more > 0:
+        screen.line(Span(f"and {more} more", "dim"))
+
+
+def _waits(explanation: dict[str, Any]) -> bool:
+    return str(explanation["state"]).partition("(")[0] in ("accepted", "queued", "preempted") and (
+        "position" in explanation["numbers"]
+    )
+
+
+def _start(start: dict[str, Any] | None, now: float) -> tuple[Cell, ...]:
+    """Return the start interval as a sentence."""
+    if start is None:
+        return (Span("  starts: ", "dim"), "not computed yet; ask again in a moment")
+    by = " or ".join(
+        f"{clock(start[name])} (in {seconds(max(start[name] - now, 0))}{odds})"
+        for name, odds in (("p50_at", ", as likely as not"), ("p90_at", ", nine times in ten"))
+    )
+    rest = start["futures"] - start["started_in"]
+    rough = f"; extrapolated in {rest}" if rest else ""
+    return (Span("  starts: ", "dim"), f"by {by}", Span(f"  [{start['futures']} futures{rough}]", "dim"))
 
 
 def _figure(name: str, value: object) -> str:

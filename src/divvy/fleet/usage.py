@@ -170,7 +170,7 @@ class ChargeHistory:
         if len(rates) != len(steps) + 1 or any(step <= 0 for step in steps):
             raise ValueError("the times of a charge history do not rise")
         extra = dict(jumps)
-        history._rates = rates
+        history._rates = list(rates)  # a document may be restored more than once
         for place, (step, rate) in enumerate(zip((0, *steps), (0, *rates), strict=False)):
             if step:
                 area += 2 * charge * step + rate * step * step

@@ -11,6 +11,7 @@ from pathlib import Path
 from divvy.bootstrap import open_for_api
 from divvy.service.app import create_app
 from divvy.service.child import LIFELINE, Orders, Parent, run_child
+from divvy.service.foresight import Foresight
 from divvy.service.ports import Backend
 from divvy.service.server import serve
 
@@ -26,6 +27,7 @@ def run(orders: Orders, parent: Parent) -> None:
         home=Path(orders.settings.home),
         daemon_uid=os.geteuid(),
         health=store.health,
+        foresee=Foresight(orders.settings),
     )
     threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
     listeners = [socket.socket(fileno=number) for number in orders.sockets]

@@ -205,6 +205,13 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         ],
         "ahead_count": 0,
         "numbers": {"position": 1, "needed": 4, "free": 2, "reclaimable": 0, "protected": 4, "balance": 1.18},
+        "start": {
+            "p50_at": 1_767_229_200.0,
+            "p90_at": 1_767_231_180.0,
+            "futures": 16,
+            "started_in": 16,
+            "computed_at": 1_767_225_600.0,
+        },
         "help": ["a job of at most 2 devices could start now"],
         "history": [{"at": 1_767_225_558.0, "event": "submitted", "text": "submitted"}],
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -312,6 +312,16 @@ class SchedulerHealth(Protocol):
         """Return how often it was started again after a failure."""
 
 
+#: Asks for the start interval of a waiting job at a time (ms): p50_at, p90_at, futures, started_in,
+#: computed_at; None where there is none, or none yet.
+Foresee = Callable[[str, int], Awaitable[dict[str, Any] | None]]
+
+
+async def foresee_nothing(_job: str, _now: int) -> dict[str, Any] | None:
+    """Return no start interval, where there is nothing to compute it with."""
+    return None
+
+
 def _unheard() -> SchedulerHealth | None:
     return None
 
@@ -328,6 +338,7 @@ class Backend:
         home: State directory, where the logs of jobs lie.
         daemon_uid: User who runs the control plane; an administrator, as root is.
         health: The scheduler's own word, None where it never spoke; cheap to ask for.
+        foresee: Start intervals.
     """
 
     reader: Reader
@@ -337,3 +348,4 @@ class Backend:
     home: Path
     daemon_uid: int
     health: Callable[[], SchedulerHealth | None] = _unheard
+    foresee: Foresee = foresee_nothing

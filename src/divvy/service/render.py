@@ -171,7 +171,9 @@ def _queue_row(
     }
 
 
-def explanation(found: Explanation, tree: AccountTree, view: View, account_path: str) -> dict[str, Any]:
+def explanation(
+    found: Explanation, tree: AccountTree, view: View, account_path: str, start: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return an explanation."""
     row = tree.row.get(account_path)
     return {
@@ -184,6 +186,7 @@ def explanation(found: Explanation, tree: AccountTree, view: View, account_path:
         "ahead": [{"id": a.job, "account": a.account, "gpus": a.gpus, "why": a.why} for a in found.ahead],
         "ahead_count": found.ahead_count,
         "numbers": found.numbers,
+        "start": start,
         "help": found.remedies,
         "history": [
             {"at": line.at / SECOND, "event": line.event, "text": line.text} for line in found.history

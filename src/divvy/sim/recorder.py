@@ -55,6 +55,7 @@ class Recorder:
 
     def __init__(self, workload: Workload, engine: SimulatedEngine) -> None:
         self._index = workload.index
+        self.submit = workload.submit
         self._engine = engine
         self._current = [OPEN] * len(workload)
         self._placed: dict[str, Placed] = {}

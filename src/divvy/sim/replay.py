@@ -6,7 +6,8 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 from divvy.control.loop import Loop
 from divvy.control.state import FleetState
@@ -24,6 +25,13 @@ from divvy.units import DAY
 _TELL_EVERY: Final = 2_048
 _SETTLE: Final = 1_000
 _PATIENCE: Final = 2 * DAY
+
+
+class Observer(Protocol):
+    """Looks at a replay while it runs."""
+
+    def __call__(self, now: int, state: FleetState, record: Recorder, workload: Workload) -> None:
+        """Take the end of an instant (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ def replay(
     seed: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
     workload: Workload | None = None,
+    observe: Observer | None = None,
 ) -> Replay:
     """Run a scenario under a planner, from its first submission until nothing more can happen.
 
@@ -66,6 +75,7 @@ def replay(
         seed: Draws the contracts and the overlay; also handed to the planner.
         on_progress: Told now and then how many jobs of how many are over.
         workload: What `Scenario.workload` gave for this seed, where somebody has it already.
+        observe: Told the time, the state, the record and the workload after every instant; only looks.
 
     Raises:
         EngineError: If the planner keeps changing its mind at one instant.
@@ -80,7 +90,8 @@ def replay(
     state = FleetState(on_clock(scenario.budget, scenario.trace.begin), ledger.append)
     loop = Loop(state, planner, clock, engine, intake, record, seed=seed, explain=False)
     with _collector_paused():
-        _drive(loop, clock, engine, intake, scenario, on_progress)
+        seen = None if observe is None else partial(observe, state=state, record=record, workload=workload)
+        _drive(loop, clock, engine, intake, scenario, on_progress, seen)
     record.close(clock.time)
     refused = tuple(f"{refusal.event}: {refusal.error}" for refusal in loop.refused)
     books = tuple(ledger)
@@ -109,6 +120,7 @@ def _drive(
     intake: TraceIntake,
     scenario: Scenario,
     on_progress: Callable[[int, int], None] | None,
+    seen: Callable[[int], None] | None = None,
 ) -> None:
     """Move the clock from instant to instant and step the loop at each, until nothing is left to happen."""
     patience = scenario.budget.policy.lookback + _PATIENCE
@@ -126,6 +138,8 @@ def _drive(
         if now == news:
             last_news = now
         check = _settle(loop, engine, now)
+        if seen is not None:
+            seen(now)
         steps += 1
         if on_progress is not None and steps % _TELL_EVERY == 0:
             on_progress(len(loop.state.snapshot.jobs) - len(live), total)

@@ -125,6 +125,12 @@ class Books:
             query = query.where(ledger.c.started < until)
         return [LedgerRow._make(row) for row in self._rows(query)]
 
+    def ran(self, since: int) -> dict[str, int]:
+        """Return how long jobs ran in all the runs that ended since a time, ms."""
+        amount = sa.func.sum(ledger.c.ended - ledger.c.started)
+        query = sa.select(ledger.c.job, amount.label("ran")).where(ledger.c.ended > since, ledger.c.job != "")
+        return {row.job: int(row.ran) for row in self._rows(query.group_by(ledger.c.job))}
+
     def capacity(self, since: int, until: int) -> list[CapacityRow]:
         """Return how the fleet's capacity changed in a period, beginning with what held at its start."""
         columns = (capacity.c.at, capacity.c.gpus, capacity.c.rate)

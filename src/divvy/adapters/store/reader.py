@@ -180,6 +180,19 @@ class Reader(Books):
         query = sa.select(job).where((job.c.changed > after) | (job.c.number > newer_than))
         return self._jobs(query.order_by(job.c.number))
 
+    def submissions(self, since: int, limit: int) -> list[tuple[int, JobSpec, bool]]:
+        """Return the newest submissions since a time (ms), oldest first: when, what, debug."""
+        query = sa.select(job).where(job.c.submitted >= since).order_by(job.c.number.desc()).limit(limit)
+        return [(row.submitted, row.spec, row.debug) for row in reversed(self._jobs(query))]
+
+    def endings(self, since: int, limit: int) -> list[tuple[JobSpec, int]]:
+        """Return the newest jobs that ended by themselves since a time, oldest first: what, ms it ran."""
+        own = [int(cause) for cause in (StopCause.FINISHED, StopCause.FAILED, StopCause.TIME_LIMIT)]
+        query = sa.select(job).where(job.c.stopped >= since, job.c.stop_cause.in_(own))
+        rows = self._jobs(query.order_by(job.c.stopped.desc()).limit(limit))
+        ran = self.ran(since)
+        return [(row.spec, ran[row.id]) for row in reversed(rows) if row.id in ran]
+
     def count(self, phases: Iterable[Phase | None]) -> int:
         """Return how many jobs are in these phases."""
         wanted = [ACCEPTED if phase is None else int(phase) for phase in phases]

@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from divvy.control.board import is_over
+from divvy.control.board import is_over, is_waiting
 from divvy.control.explain import explain
 from divvy.control.launch import LaunchSpec
 from divvy.errors import ConflictError, DivvyError, InputError, NotFoundError
@@ -156,8 +156,14 @@ async def cancel(job: str, service: Shared, caller: Caller) -> Response:
 @router.get(
     "/jobs/{job}/explain", summary="Why it waits or was preempted", **answers(schemas.Explanation, "explain")
 )
-async def why(job: str, service: Shared, caller: Caller) -> Response:
-    """Return what blocks a job, who is ahead, where its account stands, and what would help."""
+async def why(
+    job: str,
+    service: Shared,
+    caller: Caller,
+    *,
+    start: Annotated[bool, Query(description="The start interval too; takes some seconds.")] = False,
+) -> Response:
+    """Return what blocks a job, who is ahead, where its account stands, when it starts, what would help."""
     record = await find_job(service, job)
     history = await run_sync(service.backend.reader.history, record.spec.id)
     view, in_force, now = service.mirror.seen(), service.mirror.in_force(), service.now()
@@ -168,7 +174,10 @@ async def why(job: str, service: Shared, caller: Caller) -> Response:
     private = caller.sees(in_force.budget.tree, record.spec.author, record.spec.account)
     policy = in_force.budget.policy
     found = explain(known or record, view, board, policy, history, now, private=private)
-    document = render.explanation(found, in_force.budget.tree, view, record.spec.account)
+    foreseen = None
+    if start and is_waiting(known or record):
+        foreseen = await service.backend.foresee(record.spec.id, now)
+    document = render.explanation(found, in_force.budget.tree, view, record.spec.account, foreseen)
     return aged(document, view.at, now)
 
 

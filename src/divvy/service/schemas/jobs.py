@@ -118,6 +118,20 @@ class HistoryView(Shape):
     text: str
 
 
+class StartView(Shape):
+    """When a waiting job starts, over many futures run on from the present state by the same planner.
+
+    Runtimes and further submissions are drawn from the last seven days. A future in which the job did not
+    start within its horizon is extrapolated.
+    """
+
+    p50_at: float = Field(description="Half of the futures say by then.")
+    p90_at: float = Field(description="Nine in ten say by then.")
+    futures: int
+    started_in: int = Field(description="In how many of them it started within the horizon (a day).")
+    computed_at: float
+
+
 class Explanation(Aged):
     """Why a job waits, runs or was preempted, and what would help."""
 
@@ -131,6 +145,9 @@ class Explanation(Aged):
     ahead_count: int
     numbers: dict[str, float | int | str | None] = Field(
         description="What the codes stand on: needed, free, reclaimable, protected, floor, balance, rank, ..."
+    )
+    start: StartView | None = Field(
+        None, description="Only for a waiting job, if asked for; null also while it is being computed."
     )
     help: list[str]
     history: list[HistoryView]
