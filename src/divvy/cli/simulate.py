@@ -21,6 +21,7 @@ from divvy.cli.simulate_report import PICTURES, write_report
 from divvy.cli.statement_file import check_ending
 from divvy.errors import InputError
 from divvy.sim.compare import Comparison, compare
+from divvy.sim.foresight.watch import Watch
 from divvy.sim.measures import window_of
 from divvy.sim.perfetto import MOST_EVENTS
 from divvy.sim.replay import Replay
@@ -49,6 +50,7 @@ def verb(
     statement: Path | None = typer.Option(
         None, "--statement", help="Write what was owed and delivered: .csv, .json or .html."
     ),
+    foretell: int = typer.Option(0, "--start-intervals", min=0, max=1000, help="Foretell starts so often."),
     report_to: Path | None = typer.Option(None, "--report", help="Write a report with pictures into here."),
     perfetto: Path | None = typer.Option(None, "--perfetto", help="Write a trace for Perfetto (.json.gz)."),
     part: str = typer.Option("", "--perfetto-window", help="Part of it, such as 7d..8d. [what counts]"),
@@ -71,7 +73,8 @@ def verb(
     choice = Choice(trace, form, gpus, nodes, contract, overlay, checkpoint, on_error)
     names = _policies(policy)
     count = read_duration("--warmup", warmup or ("0" if trace == "reclaim" else "7d"))
-    report = _compare(choice, accounts, names, tuple(range(seeds)), count, files)
+    watch = Watch(foretell) if foretell else None
+    report = _compare(choice, accounts, names, tuple(range(seeds)), count, files, watch)
     if report_to is not None:
         write_report(report_to, report, files, shlex.join(["divvy", *sys.argv[1:]]))
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
@@ -98,6 +101,7 @@ def _compare(
     seeds: tuple[int, ...],
     warmup: int,
     files: Files,
+    watch: Watch | None,
 ) -> dict[str, Any]:
     """Replay everything and return the report: of one budget, or of the question what another would do."""
     scenarios = build_scenarios(choice, budgets)
@@ -108,7 +112,7 @@ def _compare(
     with _progress(len(scenarios) * len(names) * len(seeds)) as told:
         for scenario, label in zip(scenarios, labels, strict=True):
             sides: dict[tuple[str, int], Side] = {}
-            comparison = Comparison(scenario, names, seeds, warmup, reclaim=choice.trace == "reclaim")
+            comparison = Comparison(scenario, names, seeds, warmup, choice.trace == "reclaim", watch)
 
             def keep(
                 run: Replay,

@@ -102,6 +102,8 @@ def _report(output: Output, report: dict[str, Any]) -> None:
         )
     )
     for entry in report["policies"]:
+        if entry["start_interval"] is not None:
+            screen.line(f"{entry['policy']}: {_foretold(entry['start_interval'])}")
         if "reclaim" in entry:
             found = entry["reclaim"]
             got, least = (percent(found[key], 1) for key in ("delivered_over_entitlement", "others_minimum"))
@@ -150,4 +152,12 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         number(entry["preemptions"], 0),
         percent(entry["lost_fraction"], 2),
         number(entry["wall_seconds"], 1),
+    )
+
+
+def _foretold(found: dict[str, Any]) -> str:
+    width, plain = found["median_width_seconds"], found["mean_wait"]["width_at_same_coverage_seconds"]
+    return (
+        f"of {found['n']:g} starts foretold {percent(found['coverage'], 1)} came by their p90; median width "
+        f"{seconds(width)}, against {seconds(plain)} that submission + mean wait needs to hold as often"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from divvy.control.charging import OCCUPANCY
 from divvy.control.statement import (
     Adjustment,
     Capacity,
@@ -57,7 +58,7 @@ class Statements:
             [*_demands(stints.values(), end), *_forgotten(ledger, stints)],
             [*_finished(ledger, stints, bare), *_open(stints.values(), ledger, end)],
             [
-                Adjustment(line.account, line.started, line.charge, line.cause, line.id)
+                Adjustment(line.account, line.started, line.charge, _cause(line), line.id)
                 for line in ledger
                 if line.cause != OCCUPANCY
             ],
@@ -104,6 +105,11 @@ def check_period(start: int, end: int, *, hours: bool, accounts: int) -> None:
             allowed=f"at most {MOST_HOURS} rows",
             fix="ask for a shorter period, for one account, or without the hours",
         )
+
+
+def _cause(line: LedgerLine) -> str:
+    """Return why there is a charge besides occupancy, and for which job."""
+    return f"{line.cause} of {line.job}" if line.job else line.cause
 
 
 def _demands(stints: Iterable[Stint], end: int) -> Iterable[Demand]:

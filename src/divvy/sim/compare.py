@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from divvy.planners.jobs.registry import create
+from divvy.sim.foresight.watch import Watch, Watcher
 from divvy.sim.measures import Window, measure, window_of
 from divvy.sim.reclaim import reclaimed
 from divvy.sim.replay import Replay, replay
@@ -28,6 +29,7 @@ class Comparison:
         seeds: Seeds of the workload.
         warmup: What counts for nothing at the beginning, ms.
         reclaim: Whether the figures of the reclaim scenario are wanted.
+        watch: How start intervals are measured; None: not at all, since it takes much longer than a replay.
     """
 
     scenario: Scenario
@@ -35,6 +37,7 @@ class Comparison:
     seeds: tuple[int, ...]
     warmup: int
     reclaim: bool = False
+    watch: Watch | None = None
 
 
 def compare(
@@ -63,11 +66,17 @@ def compare(
         for policy in comparison.policies:
             told = None if on_progress is None else partial(on_progress, policy, seed)
             begin = stopwatch()
-            run = replay(comparison.scenario, create(policy), seed, told, workload)
+            watcher = _watcher(comparison, policy, seed)
+            run = replay(comparison.scenario, create(policy), seed, told, workload, watcher)
             window = window_of(comparison.scenario.trace.last_submission, run.end, comparison.warmup)
             figures = measure(run, window)
-            extra = {"reclaim": reclaimed(run)} if comparison.reclaim else {}
-            outcomes.append(Outcome(policy, seed, figures, stopwatch() - begin, extra, run.refused))
+            extra: dict[str, Mapping[str, Any]] = {}
+            if comparison.reclaim:
+                extra["reclaim"] = reclaimed(run)
+            if watcher is not None:
+                extra["start_interval"] = watcher.judge(run.record)
+            wall = stopwatch() - begin
+            outcomes.append(Outcome(policy, seed, figures, wall, extra, run.refused))
             windows.append(window)
             if on_replay is not None:
                 on_replay(run)
@@ -79,6 +88,14 @@ def compare(
         "policies": policies(outcomes),
         "paired": paired(outcomes),
     }
+
+
+def _watcher(comparison: Comparison, policy: str, seed: int) -> Watcher | None:
+    """Return who asks for start intervals in a replay, from the end of the warm-up to the last submission."""
+    last = comparison.scenario.trace.last_submission
+    if comparison.watch is None or last <= comparison.warmup:
+        return None
+    return Watcher(comparison.watch, Window(comparison.warmup, last), partial(create, policy), seed)
 
 
 def _describe(comparison: Comparison) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Outcome:
     seed: int
     figures: Figures
     wall_seconds: float
-    extra: Mapping[str, Mapping[str, float]]
+    extra: Mapping[str, Mapping[str, Any]]
     refused: tuple[str, ...] = ()
 
 
@@ -113,6 +113,7 @@ def _run(outcome: Outcome) -> dict[str, Any]:
         "jobs": figures.jobs,
         "finished": figures.finished,
         "never_started": figures.never_started,
+        "start_interval": None,
         **{name: dict(values) for name, values in outcome.extra.items()},
         "refused": list(outcome.refused[:20]),
         "wall_seconds": outcome.wall_seconds,

@@ -438,6 +438,7 @@ class FakeFleet:
                 "protected": 21,
                 "balance": 0.873,
             },
+            "start": None,
             "help": [
                 "ask for 3 devices or fewer: it would start now",
                 "protection of j00004 (8 devices) ends in 22m",

@@ -187,4 +187,5 @@ def _settle(loop: Loop, engine: _Engine, now: int) -> int:
         plan = loop.step()
         if not engine.halted:
             break
-    return plan.next_check if plan.next_check > now else 0
+    due = loop.wake_at(plan)
+    return due if due > now else 0

@@ -155,14 +155,15 @@ def _beyond(
     """Draw how long a job waits that has not started within the horizon of a future, from now.
 
     Those ahead of it go first, as fast as its lane moved within the horizon; where it did not move at all,
-    as fast as the lanes of its account moved on average. The time for so many starts at such a rate is drawn.
-    But when the fleet has done what waits, it starts at the latest, give or take a factor of ``_DOUBT``.
+    as fast as the lanes of its account moved on average. The time for so many starts at such a rate is drawn,
+    and it starts at the latest when the fleet has done what waits. Both are guesses about times that nobody
+    has run: ``_DOUBT`` is the standard deviation of the logarithm of what they are wrong by.
     """
     moved = sum(job in starts for job in line.lane)
     rate = (moved or (sum(job in starts for job in line.account) + 0.5) / line.lanes) / horizon
     ahead = max(line.place + 1 - moved, 1)
-    latest = drained * math.exp(_DOUBT * generator.standard_normal())
-    return horizon + min(float(generator.gamma(ahead)) / rate, latest)
+    wrong = math.exp(_DOUBT * generator.standard_normal())
+    return horizon + min(float(generator.gamma(ahead)) / rate, drained) * wrong
 
 
 def _quantile(values: Sequence[float], part: float) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divvy.fleet.job import JobSpec
-from divvy.units import DAY, MINUTE
+from divvy.units import DAY, HOUR, MINUTE
 
 #: Jobs that ended, the newest, that are looked at; and how many of them are taken to be like a given one.
 REMEMBERED: Final = 3_000
@@ -121,9 +121,9 @@ def future(past: Past, horizon: int, generator: np.random.Generator) -> list[Arr
 
     The time of day is kept where the past is at least a day long.
     """
-    length = past.until - past.since
-    if length <= 0 or not past.arrivals:
+    if not past.arrivals:
         return []
+    length = max(past.until - past.since, HOUR)
     if length > DAY:
         length -= length % DAY
         shift = int(generator.integers(length // DAY)) * DAY
