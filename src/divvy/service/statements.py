@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from divvy.control.charging import OCCUPANCY
 from divvy.control.statement import (
     Adjustment,
     Capacity,
