@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from divvy.fleet.event import Reassigned
 from divvy.fleet.job import Phase
 from divvy.fleet.snapshot import Snapshot
-from divvy.planners.jobs.balance import Balances, tick_length, tick_of
+from divvy.planners.jobs.balance import Balances, balances_at, tick_length, tick_of
 from divvy.planners.jobs.feasible import shares_of
 
 NEVER = 1 << 62
@@ -39,7 +39,7 @@ class Payers:
         new = [name for name in waiting if name not in self._asked]
         if not new:
             return
-        balances = Balances(snapshot, tick, snapshot.capacity.rate, shares_of(snapshot))
+        balances = balances_at(snapshot, tick, snapshot.capacity.rate, shares_of(snapshot))
         self._asked |= dict.fromkeys(new)
         for name in new:
             row = jobs.row[name]
@@ -56,5 +56,5 @@ def first_under_served(snapshot: Snapshot, balances: Balances, accounts: tuple[s
     """Return the first account with a balance below 1, else the first that there is; None: none is there."""
     tree = snapshot.tree
     leaves = [tree.row[path] for path in accounts if path in tree.row and not tree.children[tree.row[path]]]
-    chosen = next((leaf for leaf in leaves if balances.of(leaf) < 1.0), leaves[0] if leaves else None)
+    chosen = next((leaf for leaf in leaves if balances.of[leaf] < 1.0), leaves[0] if leaves else None)
     return None if chosen is None else tree.paths[chosen]

@@ -37,9 +37,12 @@ from divvy.fleet.ledger import LedgerEntry
 from divvy.fleet.node import NodeState
 from divvy.fleet.snapshot import NEVER, Change, ShareEpoch, Slot, Snapshot
 from divvy.fleet.usage import ChargeHistory
+from divvy.units import HOUR
 
 _LOG_LIMIT: Final = 200_000
 _FORGET_EVERY: Final = 4_096
+#: Planners read windows that end at the last full tick or hour; what those reach back to must be kept.
+_READ_BACK: Final = 2 * HOUR
 
 _ENDS: Final = {
     StopCause.FINISHED: Phase.FINISHED,
@@ -352,7 +355,7 @@ class FleetState:
     def _forget(self, now: int) -> None:
         """Drop what no window can see any more."""
         snapshot = self.snapshot
-        before = now - snapshot.policy.lookback
+        before = now - snapshot.policy.lookback - _READ_BACK
         for history in (
             *snapshot.usage,
             *snapshot.unallocated,

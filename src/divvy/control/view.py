@@ -19,7 +19,7 @@ from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
-from divvy.planners.jobs.balance import Balances
+from divvy.planners.jobs.balance import balances_at
 from divvy.planners.jobs.feasible import shares_of
 from divvy.units import HOUR
 
@@ -213,7 +213,7 @@ def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, .
     tree, policy = snapshot.tree, snapshot.policy
     standings = {standing.account: standing for standing in plan.standings}
     shares = shares_of(snapshot)
-    balances = Balances(snapshot, now, snapshot.capacity.rate, shares)
+    balances = balances_at(snapshot, now, snapshot.capacity.rate, shares)
     spare = [history.windowed(now, policy.lookback, policy.taper) for history in snapshot.unallocated]
     sums = [[0, 0, 0, 0] for _ in tree.paths]
     for row, seen in standings.items():
@@ -231,14 +231,14 @@ def _accounts(snapshot: Snapshot, plan: Plan, now: int) -> tuple[AccountSight, .
             AccountSight(
                 tree.paths[row],
                 standing.rank if standing is not None else -1,
-                _finite(standing.balance if standing is not None else balances.of(row)),
+                _finite(standing.balance if standing is not None else balances.of[row]),
                 _finite(standing.floor if standing is not None else -1.0),
                 held,
                 unallocated,
                 waiting,
                 waiting_gpus,
                 balances.entitlement[row],
-                balances.usage[row],
+                balances.usage(row),
                 spare[row] / shares[row] if shares[row] > 0 else spare[row] * _NO_SHARE,
             )
         )

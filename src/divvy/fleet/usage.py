@@ -23,7 +23,7 @@ class ChargeHistory:
     Rates are charge per millisecond (devices x weight); times are milliseconds and never go backwards.
     """
 
-    __slots__ = ("_area", "_charge", "_high", "_low", "_rates", "_times", "rate")
+    __slots__ = ("_area", "_charge", "_high", "_low", "_rates", "_times", "corrections", "rate")
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -31,6 +31,8 @@ class ChargeHistory:
         self._area: list[int] = []
         self._rates: list[int] = []
         self.rate = 0
+        self.corrections = 0
+        """How often a charge was set by other means than a rate that goes on from where the last ended."""
         self._low = 0
         self._high = 0
 
@@ -43,6 +45,8 @@ class ChargeHistory:
         """Change the rate by ``rate`` at an instant and add ``charge`` at once (an adjustment)."""
         self.rate += rate
         times = self._times
+        if charge or (times and at <= times[-1]):
+            self.corrections += 1
         if times and at <= times[-1]:
             # A late report: the rate changes at the last change instead, and the charge is corrected by
             # exactly what the rate would have made in between, so that totals stay exact.

@@ -16,15 +16,14 @@ from __future__ import annotations
 from divvy.fleet.account import ROOT
 from divvy.fleet.decision import Decision, Plan, Preempt, Start, Wait
 from divvy.fleet.node import NodeState
-from divvy.fleet.price import entry_charge
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import Context
 from divvy.planners.jobs.contest import Contest, Key
 from divvy.planners.jobs.feasible import settle
 from divvy.planners.jobs.gate import Gate
-from divvy.planners.jobs.holdings import NEVER, Account, Idle, IdleKey, Run
-from divvy.planners.jobs.index import JobIndex
+from divvy.planners.jobs.holdings import NEVER, Account, Run
+from divvy.planners.jobs.index import JobIndex, run_of
 from divvy.planners.jobs.limits import Limits
 from divvy.planners.jobs.protection import Cap
 from divvy.planners.jobs.queue import Head
@@ -32,7 +31,7 @@ from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
 from divvy.planners.jobs.standings import place, standings
 from divvy.planners.jobs.victims import unallocated_in_the_way
-from divvy.units import HOUR, MINUTE, SECOND
+from divvy.units import MINUTE, SECOND
 
 #: While allocated jobs wait, balances drift: look again at least this often.
 _RECHECK = 5 * MINUTE
@@ -45,41 +44,43 @@ class BudgetPlanner:
 
     def __init__(self) -> None:
         self._index = JobIndex()
+        self._reclaim = Reclaim(self._index)
         self._limits: Limits | None = None
 
     def plan(self, snapshot: Snapshot, context: Context) -> Plan:
         """Return what to start, what gives way, and why."""
         index = self._index
         index.catch_up(snapshot, context.now)
-        settle(index, snapshot.tree)
+        settle(index, snapshot)
+        self._reclaim.begin(snapshot, context.now)
         if self._limits is None or self._limits.tree is not snapshot.tree:
             self._limits = Limits(snapshot.tree)
-        work = _Pass(index, snapshot, context, Gate(self._limits, index, snapshot, context.now))
-        return work.run()
+        gate = Gate(self._limits, index, snapshot, context.now)
+        return _Pass(index, self._reclaim, gate, snapshot, context).run()
 
 
 class _Pass:
     """The state of one pass: tentative holdings in the index, decisions so far."""
 
-    def __init__(self, index: JobIndex, snapshot: Snapshot, context: Context, gate: Gate) -> None:
+    def __init__(
+        self, index: JobIndex, reclaim: Reclaim, gate: Gate, snapshot: Snapshot, context: Context
+    ) -> None:
         self.index = index
         self.gate = gate
         self.cap = Cap(index, snapshot.policy)
         self.snapshot = snapshot
         self.context = context
         self.now = context.now
-        tree, policy = snapshot.tree, snapshot.policy
+        tree = snapshot.tree
         self.shares = index.shares
-        self.balances = index.balances(snapshot, context.now)
-        self.floors = [policy.floor * share * index.capacity for share in index.shares]
+        self.balances = index.balances
+        self.floors = index.floors
         self.decisions: list[Decision] = []
         self.waits: dict[int, Wait] = {}
         self.tree = tree
-        self.reclaim = Reclaim(index, snapshot, self.balances, self.floors, context.now)
-        self.slots = Slots(index, snapshot, self.reclaim, context.now)
+        self.reclaim = reclaim
+        self.slots = Slots(index, snapshot, reclaim, context.now)
         self._first = ROOT
-        self._idle: dict[int, int] = {}
-        self._idle_stamp = (-1, -1)
         #: Shapes that found no room on free or unallocated devices since supply last grew.
         self._no_room: set[tuple[int, int, str, int]] = set()
         #: When the patience of the first job that waits for it ends.
@@ -127,13 +128,8 @@ class _Pass:
     # -- 2. allocated jobs --------------------------------------------------------------------------------
 
     def _serve_allocated(self, waiting: list[Account]) -> None:
-        idle = [self._idle_until(account) for account in waiting]
-        self._idle = dict(zip((account.row for account in waiting), idle, strict=True))
-        self._idle_stamp = self._stamp()
-        if not self.context.explain and all(idle) and not any(map(self.slots.may_search, waiting)):
+        if not self.context.explain and not any(map(self._may_do_something, waiting)):
             # The common case of a full fleet: nothing to give, and nobody asked to be told why.
-            for until in idle:
-                self._look_again(until)
             return
         contest = Contest(self.tree, [account.row for account in waiting], self._key)
         leaf = contest.first()
@@ -146,26 +142,20 @@ class _Pass:
                 contest.close(leaf)
             leaf = contest.first()
 
-    def _idle_until(self, account: Account) -> int:
-        """Return until when an account can certainly start nothing, 0 if it perhaps can."""
-        index = self.index
-        if not (
-            index.loose.total > 0
-            or self.slots.of(account) is not None
+    def _may_do_something(self, account: Account) -> bool:
+        """Return whether an account could perhaps start a job, or has to do with a dated slot."""
+        slots = self.slots
+        if slots.of(account) is not None or slots.may_search(account):
+            return True
+        return not (self._has_no_source(account) or self.reclaim.hopeless(account))
+
+    def _has_no_source(self, account: Account) -> bool:
+        """Return quickly whether there is nothing to take at all, whatever the job."""
+        return not (
+            self.index.loose.total > 0
             or self.reclaim.may_take(account)
             or self.reclaim.may_swap(account, account.queue.best_rank())
-            or self.slots.may_search(account)
-        ):
-            return NEVER
-        idle = index.idle.get(account.row)
-        if (
-            idle is not None
-            and self.now < idle.until
-            and idle.key == self._idle_key(account)
-            and self.reclaim.states(account) <= idle.states
-        ):
-            return idle.until
-        return 0
+        )
 
     def _key(self, row: int) -> Key:
         return place(self.index, self.balances, self.floors, row)
@@ -175,26 +165,31 @@ class _Pass:
         row = self.slots.of(account)
         if row is not None and self._try_slot(account, row):
             return True
-        # What was found out about everybody at the beginning holds until the first decision.
-        known = self._idle if self._idle_stamp == self._stamp() else {}
-        idle = known[account.row] if account.row in known else self._idle_until(account)
-        if idle:
-            self._look_again(idle)
-            if self.slots.may_search(account):
-                for head in self.gate.heads(account):
-                    self.slots.propose(account, head)
-            self._tell(account)
-            return False
-        until = self.slots.date(account)
-        self.reclaim.narrowed = False
-        for head in self.gate.heads(account):
-            if self._try(account, head):
+        self._look_again(self.slots.date(account))
+        if not (self._has_no_source(account) or self.reclaim.hopeless(account)):
+            return self._try_all(account)
+        if self.slots.may_search(account):
+            for head in self.gate.heads(account):
+                self.slots.propose(account, head)
+        self._tell(account)
+        return False
+
+    def _try_all(self, account: Account) -> bool:
+        """Start the first of an account's first jobs that fits; return whether one did."""
+        heads = self.gate.heads(account)
+        # A limit may let a job in that was not looked at; then nothing is known of the account.
+        until, hopeless = NEVER, bool(heads) and not self.gate.barred
+        for head in heads:
+            if self.reclaim.excludes(account, head):
+                self.slots.propose(account, head)
+            elif self._try(account, head):
                 return True
-            until = min(until, self._changes_by_itself(head))
+            else:
+                hopeless = False
+                until = min(until, self._changes_by_itself(head))
+        if hopeless:
+            self.reclaim.note_hopeless(account, heads)
         self._look_again(until)
-        if not self.reclaim.narrowed and not self.gate.barred:
-            states = self.reclaim.states(account)
-            self.index.idle[account.row] = Idle(self._idle_key(account), states, until)
         self._tell(account)
         return False
 
@@ -210,17 +205,6 @@ class _Pass:
             patient = self.snapshot.jobs.queued[head.row] + self._patience(head) <= self.now
             self.waits[head.row] = self.reclaim.why_not(account, head, self._first, patient=patient)
 
-    def _stamp(self) -> tuple[int, int]:
-        """Return what changes with every decision of the pass."""
-        return len(self.decisions), self.slots.touched
-
-    def _idle_key(self, account: Account) -> IdleKey:
-        """Return all that decides, donors and time apart, whether an account can start something."""
-        index = self.index
-        hour = self.now // HOUR
-        slots = index.slots_version, self.slots.touched
-        return index.loose_key(), account.queue.version, account.version, hour, slots
-
     def _look_again(self, at: int) -> None:
         if at > self.now and (not self._look or at < self._look):
             self._look = at
@@ -235,7 +219,7 @@ class _Pass:
         index, snapshot = self.index, self.snapshot
         avoid = self.slots.avoid(head.row, self.now + snapshot.jobs.spec[head.row].min_runtime)
         zones = [avoid | outside for outside in index.zones.outside(head.clusters)]
-        if any(self._try_free(account, head, zone) for zone in zones):
+        if any(self._try_free(head, zone) for zone in zones):
             return True
         taken = None
         patient = snapshot.jobs.queued[head.row] + self._patience(head)
@@ -251,10 +235,10 @@ class _Pass:
             return False
         for run, reason, victim_balance, balance in taken.victims:
             self._preempt(run, head.row, reason, victim_balance, balance)
-        self._start(account, head, taken.placement, taken.reason, protected=taken.protected)
+        self._start(head, taken.placement, taken.reason, protected=taken.protected)
         return True
 
-    def _try_free(self, account: Account, head: Head, avoid: int) -> bool:
+    def _try_free(self, head: Head, avoid: int) -> bool:
         """Start a job on free devices, or in place of unallocated runs, if it can."""
         index = self.index
         shape = (head.gpus, head.per_node, head.model, avoid)
@@ -262,7 +246,7 @@ class _Pass:
             return False
         placement = index.free.find(*shape)
         if placement is not None:
-            self._start(account, head, placement, Reason.STARTED_FREE)
+            self._start(head, placement, Reason.STARTED_FREE)
             return True
         placement = self.reclaim.over_unallocated(head, avoid)
         if placement is None:
@@ -270,7 +254,7 @@ class _Pass:
             return False
         for run in unallocated_in_the_way(index, placement, ()):
             self._preempt(run, head.row, Reason.PREEMPTED_UNALLOCATED, 0.0, 0.0)
-        self._start(account, head, placement, Reason.STARTED_OVER_UNALLOCATED)
+        self._start(head, placement, Reason.STARTED_OVER_UNALLOCATED)
         return True
 
     def _try_slot(self, account: Account, row: int) -> bool:
@@ -285,8 +269,8 @@ class _Pass:
         placement, runs = found
         for run in runs:
             reason = Reason.PREEMPTED_SLOT if run.allocated else Reason.PREEMPTED_UNALLOCATED
-            self._preempt(run, row, reason, self.balances.of(run.account), self.balances.of(account.row))
-        self._start(account, head, placement, Reason.STARTED_BY_SLOT)
+            self._preempt(run, row, reason, self.balances.of[run.account], self.balances.of[account.row])
+        self._start(head, placement, Reason.STARTED_BY_SLOT)
         return True
 
     def _patience(self, head: Head) -> int:
@@ -295,7 +279,6 @@ class _Pass:
 
     def _start(
         self,
-        account: Account,
         head: Head,
         placement: tuple[tuple[int, int], ...],
         reason: Reason,
@@ -307,31 +290,24 @@ class _Pass:
         self.slots.used(head.row)
         self.slots.moved(placement)
         index.forget(self.snapshot, head.row)
-        weight = sum(gpus * self.snapshot.nodes.node[node].weight for node, gpus in placement)
         until = self.now + spec.min_runtime if protected else 0
-        if protected and spec.allocated and not self.cap.allows(account.row, weight):
+        run = run_of(self.snapshot, head.row, placement, until, self.now)
+        if protected and spec.allocated and not self.cap.allows(run.account, run.weight):
             # Interruptible from its start, which is now: nobody may take it in this very pass.
-            protected, until = False, self.now + 1
-        index.occupy(self.snapshot, head.row, placement, until, self.now)
+            protected, run = False, run._replace(until=self.now + 1)
+        index.occupy(self.snapshot, run)
         index.dirty.add(head.row)
+        self.reclaim.catch_up()
         self.decisions.append(Start(head.row, placement, protected and spec.allocated, reason))
-        if spec.allocated:
-            # Entry charge: what the job is going to cost at least counts at once, or the first account
-            # would take every free device of a pass.
-            price = self.snapshot.policy.protection_price
-            charge = entry_charge(price, spec.min_runtime, weight)
-            for row in self.tree.lineage[account.row]:
-                self.balances.usage[row] += charge
-            self.reclaim.holdings_changed()
 
     def _preempt(self, run: Run, by: int, reason: Reason, victim_balance: float, balance: float) -> None:
         index = self.index
         self.slots.moved(run.placement)
         index.forget(self.snapshot, run.row)
         index.dirty.add(run.row)
+        self.reclaim.catch_up()
         self.decisions.append(Preempt(run.row, by, reason, victim_balance, balance))
         self._no_room.clear()
-        self.reclaim.holdings_changed()
 
     # -- 3. unallocated jobs ------------------------------------------------------------------------------
 
@@ -351,7 +327,7 @@ class _Pass:
                 )
                 placement = next((place for place in found if place is not None), None)
                 if placement is not None:
-                    self._start(account, head, placement, Reason.STARTED_UNALLOCATED)
+                    self._start(head, placement, Reason.STARTED_UNALLOCATED)
                     for row in self.tree.lineage[leaf]:
                         usage[row] += index.runs[head.row].weight * self._share_unit(row)
                     contest.moved(leaf)

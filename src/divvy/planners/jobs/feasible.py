@@ -100,14 +100,14 @@ def feasible_shares(
     return [max(share, 0.0) for share in shares] if shares != list(nominal) else None
 
 
-def settle(index: JobIndex, tree: AccountTree) -> None:
+def settle(index: JobIndex, snapshot: Snapshot) -> None:
     """Put the shares that are feasible now into force in an index."""
     capacity = index.weight_by_model
     shares = None
     if len(capacity) > 1:
         wants = {row: account.models() for row, account in index.accounts.items()}
-        shares = feasible_shares(tree, index.nominal, wants, capacity)
-    index.share(shares if shares is not None else index.nominal)
+        shares = feasible_shares(snapshot.tree, index.nominal, wants, capacity)
+    index.share(snapshot, shares if shares is not None else index.nominal)
 
 
 def shares_of(snapshot: Snapshot) -> list[float]:

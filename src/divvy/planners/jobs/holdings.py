@@ -63,13 +63,10 @@ class Account:
         "row",
         "running",
         "spare",
-        "version",
     )
 
     def __init__(self, row: int) -> None:
         self.row = row
-        self.version = 0
-        """Grows whenever what it holds changes."""
         self.queue = AccountQueue()
         """Allocated jobs."""
         self.spare = AccountQueue()
@@ -95,24 +92,6 @@ class Account:
         """Return the device models that its allocated jobs ask for, waiting or running; empty is any."""
         running = {model for model, runs in self.models_run.items() if runs}
         return self.queue.models() | running
-
-
-#: Free devices per node, versions of the queue and of the runs, hour, versions of the slots.
-IdleKey = tuple[tuple[int, ...], int, int, int, tuple[int, int]]
-
-
-class Idle(NamedTuple):
-    """What the finding that an account can start nothing depends on.
-
-    Attributes:
-        key: Free devices, the account's queue and runs, the order of its authors, the dated slots.
-        states: The donors that were asked, with what they held; fewer cannot help more.
-        until: When the passage of time alone could change it.
-    """
-
-    key: IdleKey
-    states: frozenset[tuple[int, ...]]
-    until: int
 
 
 def at_stake(spec: JobSpec) -> int:

@@ -15,11 +15,12 @@ from divvy.fleet.decision import Placement
 from divvy.fleet.job import Phase
 from divvy.fleet.node import Node, NodeState
 from divvy.fleet.price import entry_charge
-from divvy.fleet.snapshot import Change, Slot, Snapshot
-from divvy.planners.jobs.balance import Balances, tick_of
-from divvy.planners.jobs.holdings import NEVER, Account, Idle, Run, at_stake
+from divvy.fleet.snapshot import Change, Snapshot
+from divvy.planners.jobs.balance import BalanceBook, Balances, tick_of
+from divvy.planners.jobs.holdings import NEVER, Account, Run, at_stake
 from divvy.planners.jobs.placement import FreeMap
 from divvy.planners.jobs.queue import Head
+from divvy.planners.jobs.reach import Reach
 from divvy.planners.jobs.zones import Zones
 from divvy.units import HOUR
 
@@ -31,21 +32,17 @@ class JobIndex:
         self._version = -1
         self._tree: AccountTree | None = None
         self.dirty: set[int] = set()
-        self._slots: dict[int, Slot] = {}
-        self._loose_key: tuple[int, tuple[int, ...]] = (-1, ())
-        self.slots_version = 0
         self.zones = Zones()
-        self.supply = 0
-        """Grows whenever what could be given to anybody changes."""
-        self.in_vain: dict[
-            tuple[int, int, int, str, int, bool], tuple[tuple[int, ...], frozenset[tuple[int, ...]]]
-        ] = {}
-        """Per (account, shape) the free devices and the donors with which a search for victims failed."""
+        self.moved: list[int] = []
+        """Leaf accounts whose holdings, balance or interruptible runs changed, in that order."""
+        self.epoch = 0
+        """Grows when everybody's did, and `moved` begins anew."""
 
     def catch_up(self, snapshot: Snapshot, now: int) -> None:
         """Bring the index to the snapshot's version and to the time of the pass."""
         changes = snapshot.changes_since(self._version) if self._version >= 0 else None
-        if changes is None or self._tree is not snapshot.tree:
+        tick = tick_of(now, snapshot.policy.lookback)
+        if changes is None or self._tree is not snapshot.tree or tick < self._book.tick:
             self._rebuild(snapshot)
         else:
             rows = self.dirty
@@ -56,10 +53,7 @@ class JobIndex:
                 elif change is Change.NODE:
                     nodes.add(row)
                 else:
-                    self.supply += 1
-            if self._slots != snapshot.jobs.slot:
-                self._slots = dict(snapshot.jobs.slot)
-                self.slots_version += 1
+                    self._terms_changed(snapshot)
             if nodes:
                 self._sync_nodes(snapshot, sorted(nodes))
             for row in sorted(rows):
@@ -67,28 +61,25 @@ class JobIndex:
             self.dirty = set()
         self._version = snapshot.version
         self._expire(now)
+        self._read_balances(snapshot, tick)
 
     def _rebuild(self, snapshot: Snapshot) -> None:
         self._tree = tree = snapshot.tree
-        self.supply += 1
-        self.slots_version += 1
-        self._slots = dict(snapshot.jobs.slot)
-        self.in_vain.clear()
         self.nominal = [float(share) for share in tree.share]
         """Part of the whole fleet that each tree row is to have."""
         self.shares = self.nominal
         """Part of it that each can be owed: less where it asks for models of which there is too little."""
+        self.floors = [0.0] * len(tree)
+        """Weight per tree row below which nobody is pushed."""
         self.accounts: dict[int, Account] = {row: Account(row) for row in tree.leaves}
         self.held = [0] * len(tree)
         """Weight of allocated runs per tree row, every level."""
         self.unallocated = [0] * len(tree)
         """Weight of unallocated runs per tree row, every level."""
         self.runs: dict[int, Run] = {}
-        self._recent: dict[int, int] = {}
-        self._balances: Balances | None = None
-        self._balances_key = (-1, -1)
-        self.idle: dict[int, Idle] = {}
-        """Accounts that could start nothing, and what that depends on."""
+        self._book = BalanceBook(len(tree))
+        self.reach = Reach()
+        """What certainly fits nowhere."""
         self.free = FreeMap()
         self.loose = FreeMap()
         """Free devices plus those of unallocated runs."""
@@ -115,6 +106,25 @@ class JobIndex:
         self._sync_nodes(snapshot, range(len(snapshot.nodes)))
         for row in snapshot.jobs.live:
             self._sync_job(snapshot, row)
+        self._all_moved()
+
+    def _terms_changed(self, snapshot: Snapshot) -> None:
+        """Forget what rests on the policy, the shares' history or the ledger's adjustments."""
+        self._book.forget()
+        self._set_floors(snapshot)
+
+    def _read_balances(self, snapshot: Snapshot, tick: int) -> None:
+        if self._book.catch_up(snapshot, tick, self.capacity, self.shares):
+            self._all_moved()
+
+    def _all_moved(self) -> None:
+        self.epoch += 1
+        self.moved.clear()
+
+    def _set_floors(self, snapshot: Snapshot) -> None:
+        floor = snapshot.policy.floor
+        self.floors = [floor * share * self.capacity for share in self.shares]
+        self.reach.forget()
 
     # -- nodes ------------------------------------------------------------------------------------------
 
@@ -123,8 +133,7 @@ class JobIndex:
             self._sync_node(snapshot, row)
         self._count_models(snapshot)
         self.zones.read(snapshot.nodes.node)
-        self.in_vain.clear()
-        self.idle.clear()
+        self._terms_changed(snapshot)
 
     def _sync_node(self, snapshot: Snapshot, row: int) -> None:
         node = snapshot.nodes.node[row]
@@ -155,13 +164,20 @@ class JobIndex:
 
     def _sync_job(self, snapshot: Snapshot, row: int) -> None:
         jobs = snapshot.jobs
-        self.forget(snapshot, row)
         phase = jobs.phase[row]
-        if phase is Phase.QUEUED:
-            self.enqueue(snapshot, row)
-        elif phase in (Phase.PLACED, Phase.RUNNING):
+        run = None
+        if phase is Phase.PLACED or phase is Phase.RUNNING:
             until = NEVER if phase is Phase.PLACED else jobs.protected_until[row]
-            self.occupy(snapshot, row, jobs.placement[row], until, jobs.started[row])
+            run = run_of(snapshot, row, jobs.placement[row], until, jobs.started[row])
+            if self.runs.get(row) == run:
+                return  # a start that a pass tried out and that came true
+        elif phase is Phase.QUEUED and row in self._queued:
+            return
+        self.forget(snapshot, row)
+        if run is not None:
+            self.occupy(snapshot, run)
+        elif phase is Phase.QUEUED:
+            self.enqueue(snapshot, row)
 
     def enqueue(self, snapshot: Snapshot, row: int) -> None:
         """Put a queued job into its account's queue."""
@@ -172,31 +188,16 @@ class JobIndex:
         queue.add(row, spec, jobs.submitted[row], debug=jobs.debug[row])
         self._queued[row] = account
 
-    def occupy(self, snapshot: Snapshot, row: int, placement: Placement, until: int, started: int) -> None:
+    def occupy(self, snapshot: Snapshot, run: Run) -> None:
         """Record a run."""
-        jobs, nodes = snapshot.jobs, snapshot.nodes.node
-        spec, account = jobs.spec[row], jobs.account[row]
-        weight = sum(gpus * nodes[node].weight for node, gpus in placement)
-        run = Run(
-            row,
-            account,
-            spec.author,
-            spec.allocated,
-            placement,
-            spec.gpus,
-            weight,
-            until,
-            started,
-            (-spec.priority, not jobs.debug[row]),
-            spec.gpus * at_stake(spec),
-            spec.model,
-        )
-        self.runs[row] = run
-        self._recent[row] = started
+        self.runs[run.row] = run
         self._move(snapshot, run, +1)
-        if spec.allocated:
-            if until > 0:
-                heappush(self._expiry, (until, row))
+        if run.allocated:
+            min_runtime = snapshot.jobs.spec[run.row].min_runtime
+            charge = entry_charge(snapshot.policy.protection_price, min_runtime, run.weight)
+            self._book.begin(run.row, self._lineage(run.account), run.started, charge)
+            if run.until > 0:
+                heappush(self._expiry, (run.until, run.row))
             else:
                 self._expose(run)
 
@@ -213,9 +214,10 @@ class JobIndex:
             return
         self._move(snapshot, run, -1)
         queues = self.accounts[run.account]
+        self._book.end(row)
         if queues.interruptible.pop(row, None) is not None:
             queues.interruptible_gpus -= run.gpus
-            queues.version += 1
+            self.reach.hide(run)
             ranks = queues.interruptible_ranks
             ranks[run.rank] -= 1
             if not ranks[run.rank]:
@@ -234,6 +236,8 @@ class JobIndex:
                 self._spare[node] += sign * gpus
             self._settle(snapshot.nodes.node[node], node)
         held = self.held if run.allocated else self.unallocated
+        if run.allocated and sign > 0:
+            self.reach.more_room(run.account, held[run.account] - self.floors[run.account])
         for row in self._lineage(run.account):
             held[row] += sign * run.weight
         if run.allocated:
@@ -241,17 +245,18 @@ class JobIndex:
             account.running[run.author] = account.running.get(run.author, 0) + sign * run.weight
             account.author_gpus[run.author] = account.author_gpus.get(run.author, 0) + sign * run.gpus
             account.models_run[run.model] = account.models_run.get(run.model, 0) + sign
-            account.version += 1
+            self.moved.append(run.account)
             account.gpus += sign * run.gpus
             account.author_usage.pop(run.author, None)
             account.queue.authors_changed()
 
     def _settle(self, node: Node, row: int) -> None:
         """Set a node's free devices from what is taken."""
-        self.supply += 1
         free = node.gpus - self._taken[row] if node.state is NodeState.UP else 0
         self.free.set_free(row, free)
         spare = self._spare[row] if node.state is NodeState.UP else 0
+        if free + spare > self.loose.free[row]:
+            self.reach.grow(row)
         self.loose.set_free(row, free + spare)
         if spare:
             self.spare_nodes.add(row)
@@ -272,13 +277,12 @@ class JobIndex:
         """Return how many devices more than it has a node has promised; negative where it has some left."""
         return self._taken[node] - snapshot.nodes.node[node].gpus
 
-    def share(self, shares: list[float]) -> None:
-        """Put shares into force; what was found out under others is forgotten."""
+    def share(self, snapshot: Snapshot, shares: list[float]) -> None:
+        """Put shares into force, after `catch_up`; what was found out under others is forgotten."""
         if shares is not self.shares and shares != self.shares:
             self.shares = shares
-            self._balances = None
-            self.in_vain.clear()
-            self.idle.clear()
+            self._terms_changed(snapshot)
+            self._read_balances(snapshot, self._book.tick)
 
     def gpus_of(self, model: str) -> int:
         """Return the devices in service of a model; empty means any."""
@@ -303,33 +307,10 @@ class JobIndex:
         shape = spec.gpus, spec.per_node, spec.model, spec.clusters
         return Head(rank, 0.0, snapshot.jobs.submitted[row], row, *shape)
 
-    def balances(self, snapshot: Snapshot, now: int) -> Balances:
-        """Return the balances of a pass; its caller may add to them."""
-        tick = tick_of(now, snapshot.policy.lookback)
-        key = (tick, self.supply)
-        if self._balances is None or self._balances_key != key:
-            price = snapshot.policy.protection_price
-            entered = [
-                (run.account, entry_charge(price, snapshot.jobs.spec[run.row].min_runtime, run.weight))
-                for run in self._newest(tick)
-                if run.allocated
-            ]
-            self._balances = Balances(snapshot, tick, self.capacity, self.shares, entered)
-            self._balances_key = key
-        return self._balances.copy()
-
-    def _newest(self, tick: int) -> list[Run]:
-        """Return the runs that began after a tick, by job."""
-        recent = self._recent
-        for row in [row for row, started in recent.items() if started <= tick or row not in self.runs]:
-            del recent[row]
-        return [self.runs[row] for row in sorted(recent)]
-
-    def loose_key(self) -> tuple[int, ...]:
-        """Return what is free or unallocated per node."""
-        if self._loose_key[0] != self.supply:
-            self._loose_key = self.supply, tuple(self.loose.free)
-        return self._loose_key[1]
+    @property
+    def balances(self) -> Balances:
+        """Return the balances as they stand."""
+        return self._book.balances
 
     def loose_weight(self) -> float:
         """Return an upper bound of the weight of the free devices and those of unallocated runs."""
@@ -345,9 +326,9 @@ class JobIndex:
     # -- time -------------------------------------------------------------------------------------------
 
     def _expose(self, run: Run) -> None:
-        self.supply += 1
+        self.moved.append(run.account)
         account = self.accounts[run.account]
-        account.version += 1
+        self.reach.expose(run)
         account.interruptible[run.row] = run
         account.interruptible_gpus += run.gpus
         account.interruptible_ranks[run.rank] = account.interruptible_ranks.get(run.rank, 0) + 1
@@ -396,3 +377,23 @@ class JobIndex:
                 usage[author] = had
             shares[author] = had + account.running.get(author, 0) * HOUR
         return account.queue.heads(shares)
+
+
+def run_of(snapshot: Snapshot, row: int, placement: Placement, until: int, started: int) -> Run:
+    """Return a job's run as the planner sees it."""
+    jobs, nodes = snapshot.jobs, snapshot.nodes.node
+    spec = jobs.spec[row]
+    return Run(
+        row,
+        jobs.account[row],
+        spec.author,
+        spec.allocated,
+        placement,
+        spec.gpus,
+        sum([gpus * nodes[node].weight for node, gpus in placement]),
+        until,
+        started,
+        (-spec.priority, not jobs.debug[row]),
+        spec.gpus * at_stake(spec),
+        spec.model,
+    )

@@ -157,6 +157,24 @@ class FreeMap:
         return tuple(sorted([*((row, size) for row in rows), (last, rest)]))
 
 
+def demands(gpus: int, per_node: int, size: int) -> list[int]:
+    """Return the devices a gang needs per node, largest first; nothing if no node would do.
+
+    Args:
+        gpus: Devices of the gang.
+        per_node: Devices on each node, 0 for the planner's choice.
+        size: Devices of the largest node.
+    """
+    if size == 0:
+        return []
+    if per_node and per_node < gpus:
+        return [per_node] * (gpus // per_node)
+    if gpus <= size:
+        return [gpus]
+    whole, rest = divmod(gpus, size)
+    return [size] * whole + ([rest] if rest else [])
+
+
 def _bits(nodes: int, count: int) -> list[int]:
     """Return the lowest rows of a bit set, at most ``count`` of them."""
     rows: list[int] = []

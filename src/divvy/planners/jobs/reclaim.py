@@ -17,7 +17,7 @@ from divvy.fleet.decision import Placement, Wait
 from divvy.fleet.price import entry_charge
 from divvy.fleet.reason import Reason
 from divvy.fleet.snapshot import Snapshot
-from divvy.planners.jobs.balance import Balances
+from divvy.planners.jobs.claims import Claim, Claims, Side
 from divvy.planners.jobs.holdings import Account, Run
 from divvy.planners.jobs.index import JobIndex
 from divvy.planners.jobs.queue import Head, Rank
@@ -44,97 +44,56 @@ class Taken(NamedTuple):
     protected: bool
 
 
-class _Side(NamedTuple):
-    """An account from which a requester may take, and how.
-
-    Attributes:
-        donor: The account.
-        guards: Tree rows that must stay at or above their floor.
-        room: Weight that may be taken before one of them falls to its floor.
-        over: Balance of the donor's side where the paths part.
-        mine: Tree row of the requester's side there.
-    """
-
-    donor: Account
-    guards: tuple[int, ...]
-    room: float
-    over: float
-    mine: int
-
-
-class _Claim:
-    """What an account could take at best, whatever its job: an upper bound that most jobs fail already."""
-
-    __slots__ = ("room", "searches", "sides", "states")
-
-    def __init__(self, sides: list[_Side], held: list[int]) -> None:
-        self.sides = sides
-        #: Everything about the donors on which the outcome of a search depends, bands apart.
-        self.states = frozenset(
-            (side.donor.row, side.donor.version, *(held[row] for row in side.guards)) for side in sides
-        )
-        self.room = sum(side.room for side in sides)
-        self.searches: dict[tuple[int, ...], VictimSearch] = {}
-
-
 class Reclaim:
-    """Answers for one pass; reads the index, changes nothing but the memory of what was in vain.
+    """Answers on an index as it stands; changes nothing but memories, its own and that of what fits nowhere.
 
     Args:
-        index: Holdings, tentative ones of this pass included.
-        snapshot: Tree and policy.
-        balances: Balances of this pass.
-        floors: Weight per tree row below which nobody is pushed.
-        now: Time of the pass.
+        index: Holdings, tentative ones of the pass included.
     """
 
-    def __init__(
-        self, index: JobIndex, snapshot: Snapshot, balances: Balances, floors: list[float], now: int
-    ) -> None:
+    def __init__(self, index: JobIndex) -> None:
         self._index = index
-        self._tree = snapshot.tree
+        self._claims = Claims(index)
+        self._above: dict[int, float] | None = None
+        self._guarded: list[tuple[float, int, int]] | None = None
+
+    def begin(self, snapshot: Snapshot, now: int) -> None:
+        """Begin a pass."""
         self._policy = snapshot.policy
         self._specs = snapshot.jobs.spec
         self._queued = snapshot.jobs.queued
         self._now = now
-        self._balances = balances
-        self._floors = floors
-        self._donors: list[Account] | None = None
-        self._most: float | None = None
-        self._above: dict[int, float] | None = None
-        self._guarded: list[tuple[float, int, int]] | None = None
-        self._claims: dict[int, _Claim] = {}
-        #: Whether a search failed among fewer donors than there are, for balances that may soon differ.
-        self.narrowed = False
+        self._balances = self._index.balances
+        self._floors = self._index.floors
+        self._claims.begin(snapshot)
+        self._above = self._guarded = None
 
-    def states(self, account: Account) -> frozenset[tuple[int, ...]]:
-        """Return the donors of an account with all that the outcome of a search depends on."""
-        return self._claim(account).states if self.donors() else frozenset()
+    def catch_up(self) -> None:
+        """Take in what the pass changed in the index; call after every decision."""
+        if self._claims.catch_up():
+            self._above = self._guarded = None
 
-    def holdings_changed(self) -> None:
-        """Forget what was found out so far: runs came or went."""
-        self._donors = None
-        self._most = None
-        self._above = None
-        self._guarded = None
-        self._claims.clear()
+    def hopeless(self, account: Account) -> bool:
+        """Return whether it is known that no job of an account fits anywhere, whoever gives way."""
+        index, rows = self._index, self._claims.of(account).rows
+        return index.reach.still_excludes(account.row, rows, account.queue.version, index.loose)
 
-    def donors(self) -> list[Account]:
-        """Return the accounts from which anybody at all could take something now."""
-        if self._donors is None:
-            held, floors = self._index.held, self._floors
-            self._donors = [
-                account
-                for account in self._index.accounts.values()
-                if account.interruptible
-                and held[account.row] > floors[account.row]
-                and self.has_enough(account.row)
-            ]
-        return self._donors
+    def note_hopeless(self, account: Account, heads: list[Head]) -> None:
+        """Remember that each of an account's first jobs has been excluded."""
+        reach, loose = self._index.reach, self._index.loose
+        least = min([reach.needs(head, loose) for head in heads])
+        reach.note(account.row, self._claims.of(account).rows, account.queue.version, least)
+
+    def excludes(self, account: Account, head: Head) -> bool:
+        """Return whether a job certainly fits nowhere now, whoever gives way."""
+        index, rows = self._index, self._claims.of(account).rows
+        if self.may_swap(account, head.rank):
+            rows |= 1 << account.row
+        return index.reach.excludes(account.row, head, rows, index)
 
     def has_enough(self, row: int) -> bool:
         """Return whether a row has had what it is owed, or the policy does not ask."""
-        return self._policy.reclaim_from_owed or self._balances.of(row) >= 1.0
+        return self._claims.has_enough(row)
 
     def over_unallocated(self, head: Head, avoid: int) -> Placement | None:
         """Return where a job fits if unallocated runs leave: the node where the fewest must."""
@@ -157,21 +116,13 @@ class Reclaim:
 
     def from_others(self, account: Account, head: Head, avoid: int) -> Taken | None:
         """Return room made by more over-served accounts, or None."""
-        claim = self._claim(account)
+        claim = self._claims.of(account)
         index = self._index
         if not claim.sides or index.weight(head) > claim.room + index.loose_weight():
             return None
-        shape = (account.row, head.gpus, head.per_node, head.model, avoid, self._waited_long(head))
-        vain = index.in_vain.get(shape)
-        if vain is not None and vain[0] == index.loose_key() and claim.states <= vain[1]:
-            return None
-        sides = [side for side in claim.sides if self._eligible(account, side, head)]
+        sides = [side for _, side in sorted(claim.sides.items()) if self._eligible(account, side, head)]
         found = self._search(claim, sides).find(self._request(head, avoid)) if sides else None
         if found is None:
-            if len(sides) == len(claim.sides):
-                index.in_vain[shape] = (index.loose_key(), claim.states)
-            else:
-                self.narrowed = True
             return None
         placement, runs = found
         balances = {side.donor.row: (side.over, self._compared(side.mine, head)) for side in sides}
@@ -188,7 +139,7 @@ class Reclaim:
         row = account.row
         if self._index.held[row] < self._floors[row]:
             return True
-        return self._balances.of(row) < 1.0 - self._policy.margin
+        return self._balances.of[row] < 1.0 - self._policy.margin
 
     def above_floors(self, account: Account) -> float:
         """Return the weight that the other accounts that have had enough hold above their floors."""
@@ -235,7 +186,7 @@ class Reclaim:
         if found is None:
             return None
         placement, runs = found
-        balance = self._balances.of(account.row)
+        balance = self._balances.of[account.row]
         victims = [
             (run, Reason.PREEMPTED_SWAP if run.allocated else Reason.PREEMPTED_UNALLOCATED, balance, balance)
             for run in runs
@@ -244,7 +195,7 @@ class Reclaim:
 
     def may_take(self, account: Account) -> bool:
         """Return whether an account could take anything from anybody, whatever its job."""
-        return bool(self.donors()) and bool(self._claim(account).sides)
+        return bool(self._claims.donors) and bool(self._claims.of(account).sides)
 
     @staticmethod
     def may_swap(account: Account, rank: Rank | None) -> bool:
@@ -263,7 +214,9 @@ class Reclaim:
         """
         index = self._index
         free, loose, needed = index.free.total, index.loose.total, head.gpus
-        sides = [side for side in self._claim(account).sides if self._eligible(account, side, head)]
+        sides = [
+            side for side in self._claims.of(account).sides.values() if self._eligible(account, side, head)
+        ]
         reclaimable = sum(side.donor.interruptible_gpus for side in sides)
         protected = self._protected(account)
         if index.free.node_size(head.model) == 0:
@@ -274,7 +227,7 @@ class Reclaim:
             reason = Reason.WAIT_SHAPE if patient or loose >= needed else Reason.WAIT_PATIENCE
         elif loose + reclaimable + protected >= needed:
             reason = Reason.WAIT_PROTECTED
-        elif self._balances.of(account.row) > 1.0:
+        elif self._balances.of[account.row] > 1.0:
             reason = Reason.WAIT_OVERSERVED
         else:
             reason = Reason.WAIT_CAPACITY
@@ -288,56 +241,18 @@ class Reclaim:
         if self._guarded is None:
             held, floors = self._index.held, self._floors
             self._guarded = [
-                (self._balances.of(row), other.gpus - other.interruptible_gpus, row)
+                (self._balances.of[row], other.gpus - other.interruptible_gpus, row)
                 for row, other in self._index.accounts.items()
                 if other.gpus > other.interruptible_gpus and held[row] > floors[row] and self.has_enough(row)
             ]
-        least = self._balances.of(account.row) + self._policy.margin
+        least = self._balances.of[account.row] + self._policy.margin
         if self._index.held[account.row] < self._floors[account.row]:
             least = 0.0
         return sum(gpus for balance, gpus, row in self._guarded if balance >= least and row != account.row)
 
     # -- the rules --------------------------------------------------------------------------------------
 
-    def _claim(self, account: Account) -> _Claim:
-        """Return from whom an account may take at all, the entry charge of a job left out."""
-        claim = self._claims.get(account.row)
-        if claim is None:
-            sides: list[_Side] = []
-            if self._may_have_sides(account):
-                sides = [side for donor in self.donors() if (side := self._side(account, donor)) is not None]
-            claim = self._claims[account.row] = _Claim(sides, self._index.held)
-        return claim
-
-    def _may_have_sides(self, account: Account) -> bool:
-        """Return quickly whether anybody could be over-served enough; an upper bound, rarely reached."""
-        held, floors, of = self._index.held, self._floors, self._balances.of
-        if held[account.row] < floors[account.row]:
-            return True
-        lineage = self._tree.lineage
-        if self._most is None:
-            self._most = max((of(row) for donor in self.donors() for row in lineage[donor.row]), default=0.0)
-        return self._most > min(of(row) for row in lineage[account.row]) + self._policy.margin
-
-    def _side(self, account: Account, donor: Account) -> _Side | None:
-        if donor is account:
-            return None
-        mine, theirs = self._index.parting(account.row, donor.row)
-        held, floors = self._index.held, self._floors
-        room = held[donor.row] - floors[donor.row]
-        guards: tuple[int, ...] = (donor.row,)
-        if theirs != donor.row:
-            guards = (donor.row, theirs)
-            room = min(room, held[theirs] - floors[theirs])
-            if room <= 0 or not self.has_enough(theirs):
-                return None
-        over = self._balances.of(theirs)
-        below = held[account.row] < floors[account.row] and held[mine] < floors[mine]
-        if not below and over <= self._balances.of(mine) + self._policy.margin:
-            return None
-        return _Side(donor, guards, room, over, mine)
-
-    def _eligible(self, account: Account, side: _Side, head: Head) -> bool:
+    def _eligible(self, account: Account, side: Side, head: Head) -> bool:
         """Return whether a side may be taken from for this very job."""
         if side.over > self._compared(side.mine, head) + self._policy.margin:
             return True
@@ -352,7 +267,7 @@ class Reclaim:
         charge = entry_charge(price, min_runtime, self._index.weight(head))
         return self._balances.with_entry(mine, charge)
 
-    def _search(self, claim: _Claim, sides: list[_Side]) -> VictimSearch:
+    def _search(self, claim: Claim, sides: list[Side]) -> VictimSearch:
         key = tuple(side.donor.row for side in sides)
         search = claim.searches.get(key)
         if search is None:

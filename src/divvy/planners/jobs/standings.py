@@ -13,7 +13,7 @@ from divvy.planners.jobs.index import JobIndex
 
 def place(index: JobIndex, balances: Balances, floors: Sequence[float], row: int) -> Key:
     """Return the place of a row among its siblings: below the floor first, then by balance."""
-    return index.held[row] >= floors[row], balances.of(row), row
+    return index.held[row] >= floors[row], balances.of[row], row
 
 
 def standings(
@@ -33,7 +33,7 @@ def standings(
         Standing(
             row,
             rank,
-            balances.of(row),
+            balances.of[row],
             floors[row],
             index.held[row],
             index.unallocated[row],

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from divvy.fleet.decision import Placement
 from divvy.planners.jobs.holdings import Run
 from divvy.planners.jobs.index import JobIndex
+from divvy.planners.jobs.placement import demands
 
 #: No bound on the devices evicted beyond the need.
 UNBOUNDED: Final = 1 << 30
@@ -42,14 +43,7 @@ class Request(NamedTuple):
 
     def demands(self) -> list[int]:
         """Return the devices needed per node, largest first; nothing if no node would do."""
-        if self.size == 0:
-            return []
-        if self.per_node and self.per_node < self.gpus:
-            return [self.per_node] * (self.gpus // self.per_node)
-        if self.gpus <= self.size:
-            return [self.gpus]
-        whole, rest = divmod(self.gpus, self.size)
-        return [self.size] * whole + ([rest] if rest else [])
+        return demands(self.gpus, self.per_node, self.size)
 
 
 _Choice = tuple[tuple[float, ...], int, list[Candidate]]
