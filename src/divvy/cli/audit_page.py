@@ -129,6 +129,9 @@ def _headline(report: Report) -> str:
             f" {_text(worst['account'])} got least: {number(worst['delivered'])} of "
             f"{number(worst['owed'])} GPU-hours, {percent(worst['delivered_over_owed'])}."
         )
+    hourly = [a["delivered_over_owed_hourly"] for a in leaves if a["delivered_over_owed_hourly"] is not None]
+    if hourly and min(hourly) < _GOOD:
+        told += f" Counted hour by hour, the least was {percent(min(hourly))}."
     squat = sum(a["squatting_gpu_hours"] for a in leaves)
     if squat and report["gpu_hours"]:
         told += (

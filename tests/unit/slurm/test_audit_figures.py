@@ -156,6 +156,22 @@ def test_an_account_above_others_may_be_charged_itself():
     assert found["lab.vision"]["rows"]["gpu_hours"]["count"] == 2
 
 
+def test_an_account_above_others_may_have_a_child_called_rest():
+    budget = BUDGET + "[accounts.lab.vision.rest]\nshare = 50\nslurm = []\n"
+    found = accounts(report(job(1, "vis", 2, 0, 0, 2), budget=budget))
+    assert (found["lab.vision.rest"]["delivered"], found["lab.vision.rest1"]["delivered"]) == (0, 4)
+    assert found["lab.vision.rest1"]["share"] == 0.25
+
+
+def test_shares_that_change_at_a_date():
+    budget = BUDGET.replace(
+        "share = 50", 'share = 50\nshares = [{ from = "2025-03-01T02:00:00Z", share = 25 }]'
+    )
+    vision = accounts(report(job(1, "vis", 16, 0, 0, 4), budget=budget))["lab.vision"]
+    assert [hour["share"] for hour in vision["hours"]] == [0.5, 0.5, 0.25, 0.25]
+    assert vision["owed"] == 8 + 8 + 4 + 4 and vision["share"] == 0.375
+
+
 def test_preempted_and_lost():
     found = accounts(
         report(

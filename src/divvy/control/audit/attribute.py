@@ -55,7 +55,8 @@ def attribute(names: Iterable[str], tree: AccountTree | None, by: By) -> Attribu
         return Attribution(
             equal, {name: equal.row[paid_by[name or "none"]] for name in found}, (), given=False
         )
-    paths = {name: _claimant(name, tree, by) for name in found}
+    lower = _lowered(tree) if by is By.ACCOUNT else None
+    paths = {name: _claimant(name, tree, lower) for name in found}
     unclaimed = tuple(name for name, path in paths.items() if path is None)
     if unclaimed:
         tree = _with_unfunded(tree, unclaimed)
@@ -91,7 +92,9 @@ def _with_rest(tree: AccountTree, claimed: set[str]) -> tuple[AccountTree, dict[
     rest: dict[str, str] = {}
     specs = list(tree.specs)
     for path in inner:
-        rest[path] = f"{path}.{REST}"
+        rest[path] = next(
+            name for n in range(len(tree)) if (name := f"{path}.{REST}{n or ''}") not in tree.row
+        )
         children = [tree.specs[row - 1] for row in tree.children[tree.row[path]]]
         dates = sorted({at for child in children for at, _ in child.later})
         left = [
@@ -101,14 +104,13 @@ def _with_rest(tree: AccountTree, claimed: set[str]) -> tuple[AccountTree, dict[
     return build_tree(specs), rest
 
 
-def _claimant(name: str, tree: AccountTree, by: By) -> str | None:
+def _claimant(name: str, tree: AccountTree, lower: AccountTree | None) -> str | None:
     """Return who claims a name; Slurm keeps account names in lower case, budgets need not."""
     path = claimant_in(ENGINE, name, tree)
-    if path is None and by is By.ACCOUNT:
-        lower = _lowered(tree)
-        path = claimant_in(ENGINE, name.lower(), lower)
-        path = path if path is None else tree.paths[lower.row[path]]
-    return path
+    if path is not None or lower is None:
+        return path
+    found = claimant_in(ENGINE, name.lower(), lower)
+    return found if found is None else tree.paths[lower.row[found]]
 
 
 def _lowered(tree: AccountTree) -> AccountTree:

@@ -145,7 +145,8 @@ class _Reader:
                     self._refuse(source, "format-unknown", found.text)
                 return
             some = True
-            if found.kind in ("nodes", "sinfo") or (not found.kind and "job_id" not in found.value):
+            bare = not found.kind and isinstance(found.value, dict)
+            if found.kind in ("nodes", "sinfo") or (bare and "job_id" not in found.value):
                 self._nodes(found.kind, found.value, found.line, file)
             else:
                 self._job(
