@@ -23,6 +23,8 @@ PIECE: Final = 15 * MINUTE
 LEAD: Final = 2 * HOUR
 """How long before it is needed a sleeper asks for its devices."""
 CYCLE: Final = 7 * DAY
+LINKS: Final = 50
+"""Priorities in a chain of own swaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,10 @@ def _withdraw(mine: Sequence[Submission], policy: Policy) -> list[Submission]:  
 
 
 def _chain(mine: Sequence[Submission], policy: Policy) -> list[Submission]:
-    """Every job declares little and outranks the one before it, so that newcomers swap their elders out."""
+    """Every job declares little and outranks most before it, so that newcomers swap their elders out."""
     return [
         _declare(
-            replace(one, spec=one.spec._replace(priority=number + 1)),
+            replace(one, spec=one.spec._replace(priority=1 + number * LINKS // len(mine))),
             min(one.spec.min_runtime, policy.debug_max_min_runtime),
         )
         for number, one in enumerate(mine)

@@ -18,6 +18,9 @@ docs/plugins/minruntime.md, docs/developer/designs/time-aware-fairness, with
   common ancestor on its side, or of the nearest above that has one.
 - Preempt: a job may evict jobs of lower priority of its own queue.
 
+The last comparison is made with what the victim's queue holds before that victim goes: the documentation says
+"afterwards", the code asks it only of a reclaimer above its fair share, which no reclaimer here is.
+
 What the rule does not know: a minimum runtime that a job declares, unallocated work. Left out: consolidation
 (moving running jobs), elastic jobs, jobs that may not be preempted.
 """
