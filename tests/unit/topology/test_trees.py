@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import pytest
 
@@ -12,6 +13,7 @@ from divvy.fleet.topology.graph import Kind, LinkKind, Topology
 from divvy.fleet.topology.picture import draw
 from divvy.fleet.topology.read import build
 from divvy.fleet.topology.topograph import expand
+from divvy.fleet.topology.xmltext import read_xml
 
 NCCL = """<system version="1">
   <cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
@@ -256,3 +258,31 @@ def test_a_measured_zero_is_no_rate():
     table = "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0      1\n     0 900.0 0.00\n     1 90.0 900.0\n"
     topo = build([("m", matrix), ("t", table)])
     assert ("cell-unreadable", "t: row GPU0, column GPU1") in {(f.code, f.where) for f in topo.findings}
+
+
+def test_a_wide_machine_is_drawn_with_its_equal_nics_as_one_box_for_both_colour_schemes():
+    trees = "".join(
+        f'<pci busid="0000:{g}0:00.0" class="0x060400"><pci busid="0000:{g}1:00.0" class="0x030200"><gpu dev="{g}"/></pci>'
+        + "".join(
+            f'<pci busid="0000:{g}2:{i:02x}.0" class="0x020000"><nic><net name="m{g}_{i}" speed="100000"/></nic></pci>'
+            for i in range(20)
+        )
+        + "</pci>"
+        for g in range(2)
+    )
+    topo = build([("w.xml", f'<system version="1"><cpu numaid="0">{trees}</cpu></system>')])
+    picture = draw(topo)
+    assert picture.count(">20 NICs<") == 2
+    assert "m0_0 ..." in picture
+    assert "m0_1" not in picture
+    assert int(re.search(r"width='(\d+)'", picture).group(1)) < 1000
+    assert "prefers-color-scheme: dark" in picture
+    assert read_xml("picture", picture)[1] == ""
+
+
+def test_cxl_memory_is_drawn_at_its_socket():
+    expander = '<pci busid="0000:09:00.0" class="0x050210" link_speed="32.0 GT/s" link_width="8"/>'
+    gpu = '<pci busid="0000:01:00.0" class="0x030200"><gpu dev="0"/></pci>'
+    topo = build([("c.xml", f'<system version="1"><cpu numaid="0">{gpu}{expander}</cpu></system>')])
+    assert next(k for k in topo.links if k.a == "cxl0").b == "numa0"
+    assert ">cxl0<" in draw(topo)
