@@ -13,6 +13,7 @@ from divvy.units import SECOND, format_instant
 
 _MOST_WARNINGS: Final = 200
 _MOST_CARDS: Final = 24
+_MOST_UNCLAIMED: Final = 100
 _MOST_ACCOUNTS: Final = 500
 _GOOD: Final = 0.95
 _FAIR: Final = 0.90
@@ -335,14 +336,17 @@ def _squatting(accounts: Sequence[Report], report: Report) -> str:
 def _unclaimed(report: Report) -> str:
     rows = [
         (_text(one["name"] or "(no name)"), str(one["jobs"]), number(one["gpu_hours"]), _rows(one["rows"]))
-        for one in report["unclaimed"]
+        for one in report["unclaimed"][:_MOST_UNCLAIMED]
     ]
     if not rows:
         return ""
+    more = len(report["unclaimed"]) - len(rows)
+    rest = f"<p class='muted'>and {more:,} more; --json has all</p>" if more > 0 else ""
     return (
         "<h2>Names that no account claims</h2><p>They are charged to <code>unfunded</code>; add them to a "
         "<code>slurm = [...]</code> list of the budget.</p>"
         + _table((_text(report["by"].capitalize()), "Jobs", "GPU-hours", "Rows"), rows, (3,))
+        + rest
     )
 
 

@@ -144,6 +144,15 @@ def test_names_may_be_those_of_users_qos_and_partitions(by, name):
     assert found["unclaimed"] == [] and accounts(found)["a"]["delivered"] == 8
 
 
+def test_a_job_that_waits_may_name_several_partitions():
+    found = report(
+        job(1, "vis", 4, 0, 0, 2).replace("|gpu|", "|gpu,debug|"),
+        budget='[accounts.a]\nshare = 100\nslurm = ["gpu"]\n',
+        by=By.PARTITION,
+    )
+    assert found["unclaimed"] == []
+
+
 def test_account_names_of_slurm_are_in_lower_case():
     found = report(job(1, "vis", 4, 0, 0, 2), budget='[accounts.a]\nshare = 100\nslurm = ["VIS"]\n')
     assert found["unclaimed"] == []

@@ -7,7 +7,16 @@ import json
 import pytest
 
 from divvy.adapters.slurm.hostlist import count, expand
-from divvy.adapters.slurm.tres import MIG, SHARDS, TRUNCATED, Request, count_entries, count_gpus, of_request
+from divvy.adapters.slurm.tres import (
+    MIG,
+    ONLY_IDS,
+    SHARDS,
+    TRUNCATED,
+    Request,
+    count_entries,
+    count_gpus,
+    of_request,
+)
 from slurm_samples import sample
 
 RIGHT = [
@@ -56,6 +65,7 @@ def test_the_cases_of_another_parser_are_counted_right():
 def test_what_is_doubtful_is_noted():
     assert count_gpus("gres/shard=8").notes == (SHARDS,) and count_gpus("gres/shard=8").shards == 8
     assert count_gpus("gres/gpu:1g.10gb=3").notes == (MIG,)
+    assert count_gpus("1=4,2=8000,4=1,1001=2").notes == (ONLY_IDS,), "the tables of the database"
     assert count_gpus("cpu=120,mem=515456M,").notes == (TRUNCATED,), "squeue -O cuts at 20 letters"
 
 

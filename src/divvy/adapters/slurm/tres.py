@@ -21,6 +21,7 @@ MIG: Final = "mig-instances"
 SHARDS: Final = "shards"
 TRUNCATED: Final = "tres-truncated"
 TYPES_EXCEED: Final = "gpu-types-exceed"
+ONLY_IDS: Final = "tres-ids"
 
 #: More GPUs than one job or node can hold; Slurm's own marks for "no value" are far above it.
 MOST_GPUS: Final = 1_000_000
@@ -30,6 +31,8 @@ _NUMBER: Final = re.compile(r"(\d+)(?:\.0+)?([kmgtKMGT]?)", re.ASCII)
 _SUFFIX: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _MIG_PROFILE: Final = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
 _PARTS: Final = ("shard", "mps")
+#: TRES by the numbers of one cluster's database, as its tables hold them; sacct writes names.
+_IDS: Final = re.compile(r"\d+=\d+(?:,\d+=\d+)*", re.ASCII)
 
 
 class Gpus(NamedTuple):
@@ -92,6 +95,8 @@ def count_gpus(text: str) -> Gpus:
     plain = text.strip()
     if plain in NOBODY:
         return NO_GPUS
+    if _IDS.fullmatch(plain):
+        return Gpus(notes=(ONLY_IDS,))
     while (bare := _BRACKETS.sub("", plain)) != plain:
         plain = bare
     totals, typed, shards = [0], dict[str, int](), 0

@@ -56,13 +56,18 @@ def attribute(names: Iterable[str], tree: AccountTree | None, by: By) -> Attribu
             equal, {name: equal.row[paid_by[name or "none"]] for name in found}, (), given=False
         )
     lower = _lowered(tree) if by is By.ACCOUNT else None
-    paths = {name: _claimant(name, tree, lower) for name in found}
+    paths = {name: _claimant(_first(name, by), tree, lower) for name in found}
     unclaimed = tuple(name for name, path in paths.items() if path is None)
     if unclaimed:
         tree = _with_unfunded(tree, unclaimed)
     tree, rest = _with_rest(tree, {path for path in paths.values() if path is not None})
     rows = {name: tree.row[rest.get(path or UNFUNDED, path or UNFUNDED)] for name, path in paths.items()}
     return Attribution(tree, rows, unclaimed, given=True)
+
+
+def _first(name: str, by: By) -> str:
+    """Return the name to look for: a job that waits may name several partitions, the preferred one first."""
+    return name.partition(",")[0] if by is By.PARTITION else name
 
 
 def _with_unfunded(tree: AccountTree, unclaimed: tuple[str, ...]) -> AccountTree:

@@ -262,19 +262,18 @@ def job_lines(jobs: Jobs, files: tuple[str, ...]) -> Iterator[str]:
     ]
     names = [json.dumps(name) for name in files]
     (job_ids, job), (account_ids, account), (user_ids, user), (model_ids, model), (state_ids, state) = texts
+    none = UNKNOWN  # written out below and not called: it is asked four times a row
     for index, (gpus, submit, start, end, limit, line, file) in enumerate(zip(*columns, strict=True)):
         where = f', "file": {names[file]}' if len(files) > 1 else ""
         yield (
             f'{{"job": {job[job_ids[index]]}, "account": {account[account_ids[index]]}, '
             f'"user": {user[user_ids[index]]}, "gpus": {gpus}, "gpu_model": {model[model_ids[index]]}, '
-            f'"submit": {_at(submit)}, "start": {_at(start)}, "end": {_at(end)}, '
-            f'"state": {state[state_ids[index]]}, "limit_s": {_at(limit)}, "line": {line}{where}}}\n'
+            f'"submit": {"null" if submit == none else submit // SECOND}, '
+            f'"start": {"null" if start == none else start // SECOND}, '
+            f'"end": {"null" if end == none else end // SECOND}, "state": {state[state_ids[index]]}, '
+            f'"limit_s": {"null" if limit == none else limit // SECOND}, "line": {line}{where}}}\n'
         )
 
 
 def _encoded(texts: list[str], empty: str) -> list[str]:
     return [json.dumps(text) if text else empty for text in texts]
-
-
-def _at(milliseconds: int) -> str:
-    return "null" if milliseconds == UNKNOWN else str(milliseconds // SECOND)

@@ -15,6 +15,7 @@ from divvy.adapters.slurm.hostlist import NOBODY
 from divvy.adapters.slurm.tres import (
     MIG,
     NO_GPUS,
+    ONLY_IDS,
     SHARDS,
     TRUNCATED,
     TYPES_EXCEED,
@@ -44,6 +45,7 @@ _WORDS: Final = {
     MIG: "MIG instances are held; Slurm counts each as one GPU, and so does this report",
     SHARDS: "parts of shared GPUs (shard, mps) are held; they are not counted as GPUs",
     TRUNCATED: "the TRES text is cut off; GPUs may be missing",
+    ONLY_IDS: "TRES are told by numbers of the database; GPUs cannot be told among them",
     TYPES_EXCEED: "the typed GPUs are more than gres/gpu says; the typed ones are counted",
 }
 FROM_LINE: Final = (
@@ -86,40 +88,36 @@ def finish(raw: Raw, remark: Remark) -> JobRow:
     Raises:
         RowError: If the row contradicts itself or lacks what its state needs.
     """
-    fate, start, end, seen = _times(raw, remark)
-    gpus = raw.gpus
-    if raw.submit_line and not (gpus.total or gpus.shards):
-        gpus = gpus_of(raw.submit_line)
+    state, submit, eligible, start, end, elapsed = raw.state, *raw[12:17]
+    fate, seen = FATES[state], UNKNOWN
+    if fate < Fate.ENDED or raw.never or UNKNOWN in (start, end) or end - start != elapsed:
+        fate, start, end, seen = _times(raw, remark)
+    gpus, submit_line = raw.gpus, raw.submit_line
+    if submit_line and not (gpus.total or gpus.shards):
+        gpus = gpus_of(submit_line)
         if gpus.total:
             remark("gpus-from-submit-line", FROM_LINE)
     for note in gpus.notes:
         remark(note, _WORDS[note])
-    if start != UNKNOWN and raw.submit > start:
+    if submit > start != UNKNOWN:
         remark("start-before-submit", "started before it was submitted; its wait counts as 0")
+    session = gpus.total > 0 and (_session_name(raw.name) or (submit_line != "" and is_session(submit_line)))
     return JobRow(
-        raw.line,
-        raw.file,
-        raw.job,
-        raw.cluster,
-        raw.account,
-        raw.user,
-        raw.qos,
-        raw.partition,
-        raw.name,
+        *raw[:3],
+        *raw[5:11],
         gpus.total,
         gpus.model,
         gpus.shards,
         raw.tasks,
-        raw.submit if raw.submit != UNKNOWN else raw.eligible,
-        raw.eligible,
+        submit if submit != UNKNOWN else eligible,
+        eligible,
         start,
         end,
         seen,
         raw.limit,
-        raw.state,
+        state,
         fate,
-        gpus.total > 0
-        and (_session_name(raw.name) or (raw.submit_line != "" and is_session(raw.submit_line))),
+        session,
         raw.use,
     )
 
