@@ -15,8 +15,17 @@ from divvy.perf.latency import LatencyProfile, oddities, size_oddities
 from divvy.planners.queries.registry import find_rule
 from divvy.planners.slices.base import SlicePlan
 from divvy.planners.slices.registry import find_planner
+from divvy.planners.slices.search import Search
 from divvy.sim.queries.report import event_lines, plan_document
-from divvy.sim.queries.study import Proof, Study, best_homogeneous, best_paris, make_study, plan_and_prove
+from divvy.sim.queries.study import (
+    Proof,
+    Study,
+    best_homogeneous,
+    best_paris,
+    make_study,
+    never_worse,
+    plan_and_prove,
+)
 
 _SHOWN = 12
 
@@ -106,6 +115,8 @@ def run_plan(
         plan, proof = plan_and_prove(study, planner, ways[1])
         homogeneous = prove_named(study, best_homogeneous(study))
         paris = prove_named(study, best_paris(study))
+        if isinstance(planner, Search):
+            plan, proof = never_worse(study, plan, proof, (homogeneous, paris))
     document = plan_document(study, plan, proof, ways[0], homogeneous, paris)
     document["oddities"] = _oddities(study)
     if form is not None:

@@ -24,7 +24,13 @@ from divvy.planners.slices.packing import flatten, lay_out, shapes, slices_of
 from divvy.planners.slices.paris import Paris, segment_needs, slice_counts
 from divvy.planners.slices.registry import PLANNERS, find_planner, split_names
 from divvy.sim.queries.judge import ReplayJudge, percentile_us
-from divvy.sim.queries.study import best_homogeneous, best_paris, make_study, plan_and_prove
+from divvy.sim.queries.study import (
+    best_homogeneous,
+    best_paris,
+    make_study,
+    never_worse,
+    plan_and_prove,
+)
 
 A100 = find_sku("A100-80GB")
 
@@ -211,3 +217,18 @@ def test_a_batch_that_fits_nowhere_is_refused():
 def test_layouts_of_shapes_are_legal():
     for shape in shapes(A100):
         assert faults(A100, lay_out(A100, shape)) == []
+
+
+def test_the_confirming_seeds_have_the_last_word():
+    traffic = parse_batches("uniform:1-16")
+    study = make_study(request(profile=fitted_profile("bert"), slo_ms=150, batches=traffic), 2, queries=2_000)
+    poor, proof = plan_and_prove(study, find_planner("homogeneous:1"), "elsa")
+    named = best_homogeneous(study)
+    known = [(name, study.prove(choice)) for name, choice in (named, best_paris(study))]
+    best = max(one.rate_qps for _, one in known)
+    assert best > proof.rate_qps, "the case shows nothing otherwise"
+    plan, answer = never_worse(study, poor, proof, known)
+    assert answer.rate_qps == study.prove(plan.choice).rate_qps == best
+    assert slices_of(study.request.sku, plan.layouts) == plan.choice.slices
+    assert "taken instead" in plan.explanation[0]
+    assert never_worse(study, plan, answer, known) == (plan, answer)

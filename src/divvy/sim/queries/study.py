@@ -15,6 +15,7 @@ from divvy.errors import InputError
 from divvy.planners.slices.base import Choice, Request, SlicePlan, SlicePlanner, shares_runs
 from divvy.planners.slices.bound import upper_bound
 from divvy.planners.slices.homogeneous import Homogeneous
+from divvy.planners.slices.registry import find_planner
 from divvy.planners.slices.search import paris_variants
 from divvy.sim.queries.judge import ReplayJudge, Verdict
 
@@ -189,3 +190,29 @@ def plan_and_prove(study: Study, planner: SlicePlanner, dispatcher: str) -> tupl
     """Return a planner's plan and its proof."""
     plan = planner.plan(study.request, study.search, dispatcher)
     return plan, study.prove(plan.choice, plan.rate_qps)
+
+
+def never_worse(
+    study: Study, plan: SlicePlan, proof: Proof, known: Sequence[tuple[str, Proof]]
+) -> tuple[SlicePlan, Proof]:
+    """Return the plan, or the known layout under its own rule that the confirming seeds put before it.
+
+    A search sees few seeds; where those were lucky, the confirming ones have the last word, with a note.
+
+    Args:
+        study: The stage.
+        plan: What the search found.
+        proof: Its proof.
+        known: Planner and rule (``homogeneous:3+fifs``), each with its proof on the same seeds.
+    """
+    name, best = max(known, key=lambda one: one[1].rate_qps)
+    if best.rate_qps <= proof.rate_qps:
+        return plan, proof
+    planner, _, dispatcher = name.partition("+")
+    other = find_planner(planner).plan(study.request, study.search, dispatcher)
+    note = (
+        f"taken instead: {name}, with {best.rate_qps:.1f} queries/s on the confirming seeds;"
+        f" what the search had taken serves {proof.rate_qps:.1f} on them"
+    )
+    choice = replace(other.choice, dispatcher=dispatcher)
+    return SlicePlan(other.layouts, choice, (note, *plan.explanation), best.rate_qps), best
