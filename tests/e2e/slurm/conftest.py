@@ -1,17 +1,25 @@
 """One real Slurm for all tests of this directory."""
 
 import itertools
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 from slurm_world import Plane, World
 
 from divvy.adapters.slurm import sandbox
+from divvy.adapters.slurm.lua import job_submit_lua
 from divvy.adapters.slurm.sandbox_files import Layout, NodeGroup
+from divvy.adapters.slurm.settings import SlurmSettings
 
+#: All control planes of these tests beat here, one at a time.
+HEARTBEAT = Path(tempfile.gettempdir()) / f"divvy-heartbeat-{os.getpid()}"
 LAYOUT = Layout(
     (NodeGroup(4, {"h100": 4}), NodeGroup(1, {"a100": 2, "v100": 2}, shards=8)),
     {"h100": (1, 2, 3, 4), "mixed": (5,)},
     cred_expire_seconds=5,
+    lua=job_submit_lua(SlurmSettings(heartbeat=str(HEARTBEAT), fail_open_after=5_000)),
 )
 
 
@@ -24,11 +32,12 @@ def slurm(tmp_path_factory):
         for account in ("vis", "lang", "stray"):
             running.run("sacctmgr", "-i", "add", "account", account, "description=x", "organization=x")
             running.run("sacctmgr", "-i", "add", "user", "root", f"account={account}")
-        yield World(running, tmp_path_factory.mktemp("slurm-jobs"))
+        yield World(running, tmp_path_factory.mktemp("slurm-jobs"), HEARTBEAT)
 
 
 @pytest.fixture
 def world(slurm):
+    HEARTBEAT.unlink(missing_ok=True)
     slurm.clear()
     return slurm
 

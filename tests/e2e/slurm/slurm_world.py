@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -31,8 +32,9 @@ echo ended
 class World:
     """A sandbox with accounts, and what tests ask of it."""
 
-    def __init__(self, sandbox, directory):
+    def __init__(self, sandbox, directory, heartbeat):
         self.sandbox = sandbox
+        self.heartbeat = heartbeat
         self.directory = directory
         self.script = directory / "job.sh"
         self.script.write_text(JOB)
@@ -140,10 +142,11 @@ share = 0
 
 SETTINGS = """
 conf = "{conf}"
+heartbeat = "{heartbeat}"
 poll = "500ms"
 warn = "2s"
 start_patience = "20s"
-fail_open_after = "3s"
+fail_open_after = "5s"
 [default]
 min_runtime = "1h"
 """
@@ -158,11 +161,12 @@ class Plane:
         self.budget = home.parent / f"{home.name}.budget.toml"
         self.budget.write_text(budget)
         self.settings = home.parent / f"{home.name}.slurm.toml"
-        self.settings.write_text(settings or SETTINGS.format(conf=world.sandbox.root / "etc/slurm.conf"))
+        conf = world.sandbox.root / "etc/slurm.conf"
+        self.settings.write_text(settings or SETTINGS.format(conf=conf, heartbeat=world.heartbeat))
         self.client = Client(Target("test", home / "socket"))
         self.process = None
 
-    def start(self):
+    def start(self, *, wait=True):
         base = [sys.executable, "-m", "divvy", "up", "--home", str(self.home), "--no-browser", "--port", "0"]
         options = ["--engine", "slurm", "--mode", self.mode, "--slurm-config", str(self.settings)]
         with (self.home.parent / f"{self.home.name}.out").open("ab") as log:
@@ -173,7 +177,8 @@ class Plane:
                 env=self.world.sandbox.environment,
                 start_new_session=True,
             )
-        self.world.until(self.answers, 60, "divvy up answers")
+        if wait:
+            self.world.until(self.answers, 60, "divvy up answers")
         return self
 
     def answers(self):
@@ -192,6 +197,32 @@ class Plane:
         with contextlib.suppress(DivvyError):
             return self.client.get(f"jobs/{job}")
         return None
+
+    def ledger(self):
+        """Return GPU-seconds per job and start, of runs that ended."""
+        with contextlib.closing(sqlite3.connect(self.home / "divvy.db", timeout=10)) as connection:
+            rows = connection.execute(
+                "select job, started, ended, gpus from ledger where cause = 'occupancy'"
+            ).fetchall()
+        return {(job, start // 1000): (end - start) * gpus / 1000 for job, start, end, gpus in rows}
+
+    def until_ledger_equals_accounting(self, runs):
+        """Compare what is charged with what Slurm's accounting says, to the second, run by run."""
+        jobs = set()
+
+        def equal():
+            ours = self.ledger()
+            jobs.update(job for job, _ in ours)
+            theirs = {key: use for key, use in self.world.used().items() if key[0] in jobs and use}
+            ours = {key: use for key, use in ours.items() if use}
+            self.difference = ours, theirs
+            return len(ours) == runs and ours == theirs
+
+        try:
+            self.world.until(equal, 30)
+        except AssertionError:
+            ours, theirs = self.difference
+            raise AssertionError(f"{runs} runs; ledger {ours}\naccounting {theirs}") from None
 
     def over_serve(self, account, minutes=10):
         """Charge an account as if it had held every H100 for so long."""

@@ -1,30 +1,87 @@
 """Mode enforce against a real Slurm: protection, reclaim, requeue, filler, drains, gangs."""
 
+import time
+
 import pytest
 
 pytestmark = pytest.mark.e2e
 
 WHOLE = ("-N1", "--gres=gpu:h100:4", "-p", "h100")
+GANG = ("-N4", "--gres=gpu:h100:4", "-p", "h100")
 
 
 def test_over_served_work_gives_way_after_its_minimum_and_comes_back(world, plane):
-    # Language fills the four nodes; three of its runs are interruptible at once, one is protected.
+    # Language fills the four nodes before Divvy is there; three of its runs are interruptible at once.
     protected = world.sbatch("lang", *WHOLE, contract="min_runtime=2h resumable")
     others = [world.sbatch("lang", *WHOLE, contract="min_runtime=1s resumable") for _ in range(3)]
     control = plane("enforce")
     control.over_serve("lab.language")
     for job in others:
         control.until_job(job, "interruptible")
-    owed = world.sbatch("vis", *WHOLE, "-H", contract="min_runtime=10m resumable", seconds=6)
-    world.run("scontrol", "update", f"JobId={owed}", "AdminComment=divvy", "Priority=0")
+    owed = world.sbatch("vis", *WHOLE, contract="min_runtime=10m resumable", seconds=4)
+    assert world.jobs()[owed].held, "job_submit.lua holds what Divvy is to start"
     world.until_state(owed, "COMPLETED", 60)
     gone = [job for job in others if world.jobs()[job].restarts]
     assert len(gone) == 1, "one victim and no more"
-    assert "warned restart=0" in world.output(gone[0])
     assert world.state(protected) == "RUNNING"
     world.until_state(gone[0], "RUNNING", 60)
-    assert "began restart=1" in world.until(
-        lambda: "restart=1" in world.output(gone[0]) and world.output(gone[0])
+    output = world.until(lambda: (text := world.output(gone[0])).count("began") == 2 and text)
+    before, after = output.split("began restart=1")
+    assert "warned restart=0" in before and before.index("warned") < before.index("terminated")
+    assert "warned" not in after
+    explained = control.client.get(f"jobs/{gone[0]}/explain")
+    assert any("told to leave for" in line["text"] for line in explained["history"])
+    time.sleep(2)
+    for job in (protected, *others):
+        world.run("scancel", job)
+    control.until_ledger_equals_accounting(4 + 1 + 1)
+
+
+def test_filler_leaves_at_once_a_gang_gets_a_dated_slot_and_a_drain_is_slurms(world, plane):
+    control = plane("enforce")
+    filler = world.sbatch("lang", *GANG, contract="free resumable")
+    control.until_job(filler, "unallocated")
+    short = world.sbatch("lang", *WHOLE, contract="min_runtime=25s resumable")
+    world.until_state(short, "RUNNING")
+    assert world.jobs()[filler].restarts == 1, "unallocated work makes room for allocated work"
+    world.run("scancel", filler)
+    control.over_serve("lab.language")
+
+    gang = world.sbatch("vis", *GANG, contract="min_runtime=1s resumable")
+    show = ("scontrol", "-o", "show", "reservation", f"divvy_{gang}")
+    slot = world.until(
+        lambda: (text := world.run(*show, check=False)).startswith("Res") and "Start" in text and text,
+        20,
+        "a slot",
     )
-    reasons = [line["code"] for line in control.client.get(f"jobs/{gone[0]}/explain").get("preemptions", [])]
-    assert reasons in ([], ["preempted-reclaim"])
+    assert "Nodes=node[01-04]" in slot and "FLEX" in slot
+    assert world.state(short) == "RUNNING", "protected until its minimum is over"
+    world.until_state(gang, "RUNNING", 60)
+    ran = next(use for (job, _), use in world.used().items() if job == short)
+    assert ran >= 25 * 4
+
+    control.client.post("nodes/node02/drain", body={"reason": "a fan"})
+    world.until(
+        lambda: world.run("sinfo", "-h", "-n", "node02", "-o", "%E").startswith("divvy: "), 20, "a drain"
+    )
+    world.until(lambda: world.jobs()[gang].waits, 30, "the gang leaves the node")
+    control.client.delete("nodes/node02/drain")
+    world.until_state(gang, "RUNNING", 60)
+
+
+def test_what_the_user_or_an_administrator_holds_is_not_started(world, plane):
+    mine = world.sbatch("vis", *WHOLE, "--hold", contract="min_runtime=1m")
+    admins = world.sbatch("vis", *WHOLE, "--hold", contract="min_runtime=1m")
+    world.run("scontrol", "update", f"JobId={admins}", "Priority=0")
+    control = plane("enforce")
+    later = world.sbatch("vis", *WHOLE, f"--dependency=afterok:{mine}", contract="min_runtime=1m")
+    shards = world.sbatch("vis", "--gres=shard:2", "-p", "mixed")
+    mixed = world.sbatch("vis", "--gres=gpu:v100:2", "-p", "mixed", contract="min_runtime=1m")
+    world.until_state(mixed, "RUNNING")
+    world.until_state(shards, "RUNNING")
+    placement = control.until_job(mixed, "protected")["placement"]
+    assert placement == [{"node": "node05:v100", "gpus": 2}]
+    assert {world.jobs()[job].state for job in (mine, admins, later)} == {"PENDING"}
+    assert control.job(mine) is None and control.job(later) is None and control.job(shards) is None
+    world.run("scontrol", "release", mine)
+    world.until_state(mine, "RUNNING")

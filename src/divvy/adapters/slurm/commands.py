@@ -13,7 +13,7 @@ from typing import Final
 
 from divvy.adapters.slurm.contract import read_contract
 from divvy.adapters.slurm.nodes import SLURM
-from divvy.adapters.slurm.record import MARK, SlurmJob, View
+from divvy.adapters.slurm.record import MARK, MARK_NEW, SlurmJob, View
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.adapters.slurm.text import chunks
 from divvy.adapters.slurm.truth import ids
@@ -39,6 +39,8 @@ class Wishes:
     allow: set[str] = field(default_factory=set)
     """Jobs that Slurm must be allowed to requeue first."""
     cancel: set[str] = field(default_factory=set)
+    adopt: set[str] = field(default_factory=set)
+    """Jobs that job_submit.lua holds: from now on a hold that looks like the user's is the user's."""
 
     def commands(self) -> list[Command]:
         """Return the commands, those that protect somebody first."""
@@ -56,6 +58,7 @@ class Wishes:
         )
         found += (("scontrol", "requeuehold", ",".join(part)) for part in _lists(self.requeue))
         found += (("scancel", *part) for part in _lists(self.cancel))
+        found += (("scontrol", "update", f"JobId={','.join(part)}", mark) for part in _lists(self.adopt))
         found += (("scontrol", "release", ",".join(part)) for part in _lists(self.release))
         return found
 
@@ -104,8 +107,10 @@ class Steward:
                 if job.waits and not job.held and name not in wishes.cancel:
                     wishes.hold.add(name)
             elif phase is Phase.PLACED:
-                if job.held and (job.ours or job.reason.startswith("job requeued")):
+                if job.held and job.ours:
                     wishes.release.add(name)
+                    if job.mark == MARK_NEW:
+                        wishes.adopt.add(name)
             elif phase is Phase.STOPPING:
                 self._stop(wishes, row, job, now)
         running = {(name, job.start) for name, job in managed.items() if job.holds}
@@ -198,8 +203,7 @@ def overdue(
         job = view.jobs.get(name)
         if jobs.phase[row] is not Phase.PLACED or job is None or not job.waits:
             continue
-        foreign = job.held and not job.ours and not job.reason.startswith("job requeued")
-        if foreign or "unfulfilled" in job.dependency:
+        if (job.held and not job.ours) or "unfulfilled" in job.dependency:
             found.append((name, row, job.reason))
             continue
         if job.held or job.eligible > now or (leaving and job.reason in _RESOURCES):

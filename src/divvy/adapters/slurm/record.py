@@ -14,6 +14,8 @@ from divvy.adapters.slurm.tres import NO_GPUS, Gpus
 
 #: The beginning of the mark (AdminComment) on a job whose hold is Divvy's.
 MARK: Final = "divvy"
+#: The mark by which job_submit.lua holds a new job; its hold may look like the user's own.
+MARK_NEW: Final = "divvy:new"
 
 PENDING: Final = "PENDING"
 #: States in which a job holds its devices.
@@ -118,6 +120,8 @@ class SlurmJob:
     @property
     def ours(self) -> bool:
         """Return whether its hold is Divvy's to lift: marked so, and not the user's own hold."""
+        if self.reason.startswith("job requeued") or self.mark == MARK_NEW:
+            return True
         return self.mark.startswith(MARK) and self.reason != "JobHeldUser"
 
 

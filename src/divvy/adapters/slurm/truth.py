@@ -365,7 +365,7 @@ def is_ready(job: SlurmJob, now: int) -> bool:
     """
     if not job.waits or "unfulfilled" in job.dependency or job.eligible > now:
         return False
-    return not job.held or job.ours or job.reason.startswith("job requeued")
+    return not job.held or job.ours
 
 
 def _asked_here(node: Node) -> bool:
