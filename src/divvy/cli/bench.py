@@ -31,6 +31,7 @@ BENCHMARKS: Final = {
     ),
     "gaming": ("divvy.cli.bench_gaming", "every trick under every policy, beside the honest twin"),
     "audit": ("divvy.cli.bench_audit", "time and memory of an audit of a million rows of Slurm"),
+    "slurm": ("divvy.cli.bench_slurm", "cost on a Slurm, and simulated waits beside those on one"),
     "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
 }

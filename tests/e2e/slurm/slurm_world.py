@@ -1,14 +1,13 @@
 """A real Slurm and a real `divvy up` on it."""
 
 import contextlib
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
+
+import psutil
 
 from divvy.adapters.slurm.text import QUEUE, UNIT, read_queue
 from divvy.adapters.store.database import open_database
@@ -241,21 +240,12 @@ class Plane:
 
     def kill(self):
         """Kill everything at once, as a power cut would."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self.process.pid)
+            for process in (*parent.children(recursive=True), parent):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
         self.process.wait(10)
-        for line in subprocess.run(
-            ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True
-        ).stdout.splitlines():
-            pid, _, args = line.strip().partition(" ")
-            if "divvy.service." in args and self._mine(pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-
-    def _mine(self, pid):
-        with contextlib.suppress(OSError):
-            return any(str(self.home) in str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir())
-        return False
 
     def stop(self):
         if self.process is not None and self.process.poll() is None:

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from slurm_world import BUDGET
 
 pytestmark = pytest.mark.e2e
 
@@ -38,12 +39,15 @@ def test_over_served_work_gives_way_after_its_minimum_and_comes_back(world, plan
 
 
 def test_filler_leaves_at_once_a_gang_gets_a_dated_slot_and_a_drain_is_slurms(world, plane):
-    control = plane("enforce")
+    # Without a floor: the gang needs every H100, and language would keep its floor.
+    control = plane("enforce", budget=BUDGET.replace("floor = 0.5", "floor = 0"))
     filler = world.sbatch("lang", *GANG, contract="free resumable")
+    world.until_state(filler, "RUNNING")
     control.until_job(filler, "unallocated")
     short = world.sbatch("lang", *WHOLE, contract="min_runtime=25s resumable")
     world.until_state(short, "RUNNING")
     assert world.jobs()[filler].restarts == 1, "unallocated work makes room for allocated work"
+    world.until_state(filler, "PENDING")
     world.run("scancel", filler)
     control.over_serve("lab.language")
 

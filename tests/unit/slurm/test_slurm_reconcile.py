@@ -115,6 +115,14 @@ def test_a_finished_job_that_the_store_knows_is_not_charged_again():
     assert len(bench.look(done)) == 3 and bench.charged == []
 
 
+def test_a_run_that_a_crashed_controller_brings_back_is_not_charged_twice():
+    bench = Bench()
+    run = job("1", "RUNNING")
+    bench.look(run)
+    bench.look(replace(run, state="COMPLETED", end=NOW, exit_code=0))
+    assert bench.look(run, passed=1_000) == [] and len(bench.charged) == 1
+
+
 def test_a_known_job_that_waits_again_has_a_new_name():
     bench = Bench()
     bench.known = {"2"}

@@ -106,10 +106,6 @@ class Sandbox:
         """End slurmctld; jobs that run go on."""
         self._end(self._processes.pop("slurmctld"), signal.SIGTERM)
 
-    def kill_controller(self) -> None:
-        """Kill slurmctld, as a crash would."""
-        self._end(self._processes.pop("slurmctld"), signal.SIGKILL)
-
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers."""
         self._spawn("slurmctld", "slurmctld", "-D")

@@ -291,6 +291,8 @@ class Truth:
                 continue
             if self._was_cancelled(job):
                 self.doomed.add(name)
+            elif self._is_echo(job):
+                self._seen[name] = job.submit
             elif job.over or job.runs or is_ready(job, now):
                 unknown.append(job)
         before = self._known(job.id for job in unknown) if unknown else set()
@@ -305,6 +307,12 @@ class Truth:
         row = jobs.row.get(job.id)
         cancelled = row is not None and jobs.phase[row] is Phase.CANCELLED
         return row is not None and cancelled and job.waits and job.submit < jobs.stopped[row]
+
+    def _is_echo(self, job: SlurmJob) -> bool:
+        """Return whether a run that is over came back: a slurmctld that crashed restores its last save."""
+        jobs = self._snapshot.jobs
+        row = jobs.row.get(job.id)
+        return row is not None and job.holds and jobs.phase[row].terminal and jobs.started[row] == job.start
 
     def _arrive(self, job: SlurmJob, now: int, *, before: bool) -> Iterator[Event]:
         if job.over and (before or not job.nodes or job.start >= job.end or not self._recent(job, now)):
