@@ -153,7 +153,7 @@ class Sandbox:
             time.sleep(0.1)
 
     def _start(self) -> None:
-        for name in ("etc", "log", "spool", "state", "db", "munge", "dev", "pid"):
+        for name in ("etc", "log", "spool", "state", "db", "munge", "dev", "pid", "tmp"):
             (self.root / name).mkdir(exist_ok=True)
         (self.root / "munge").chmod(0o755)
         write_files(self.root, self.layout, self._ports)
@@ -190,7 +190,8 @@ class Sandbox:
 
     def _start_database(self) -> None:
         data, sock = self.root / "db", self.root / "db/sock"
-        options = ["--no-defaults", f"--datadir={data}", "--user=root"]
+        # A server removes what it takes for leftovers of its own from a temporary directory that is shared.
+        options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={self.root}/tmp", "--user=root"]
         self.run(
             "mariadb-install-db",
             *options,
