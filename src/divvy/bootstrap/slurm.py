@@ -8,6 +8,7 @@ from pathlib import Path
 import structlog
 
 from divvy.adapters.slurm.engine import Mode, SlurmEngine
+from divvy.adapters.slurm.rest.client import RestReader
 from divvy.adapters.slurm.settings import SlurmSettings, read_settings
 from divvy.adapters.slurm.shell import CommandLine
 from divvy.bootstrap.engines import LiveEngine, World
@@ -50,4 +51,5 @@ def make(settings: LiveSettings, world: World) -> LiveEngine:
     ours = slurm_settings(Path(settings.home), settings.engine_file)
     mode = read_mode(settings.mode)
     _log.info("slurm", mode=mode.value, api=ours.api, partitions=list(ours.partitions) or "all with GPUs")
-    return SlurmEngine(CommandLine(ours), world.snapshot, ours, mode, world.clock, world.known)
+    slurm = CommandLine(ours) if ours.api == "cli" else RestReader(ours)
+    return SlurmEngine(slurm, world.snapshot, ours, mode, world.clock, world.known)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from divvy.cli import submit_slurm
 from divvy.cli.client import Client
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_account, connect
 from divvy.cli.render import Output, Span, seconds, state
@@ -27,6 +28,13 @@ class Kind(StrEnum):
 
     BATCH = "batch"
     INTERACTIVE = "interactive"
+
+
+class Engine(StrEnum):
+    """Who takes the job."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
 
 
 Command = Annotated[
@@ -78,6 +86,7 @@ Env = Annotated[
 NoEnv = Annotated[bool, typer.Option("--no-env", help="Do not pass this shell's environment on.")]
 Cwd = Annotated[Path | None, typer.Option(help="Working directory; this one by default.")]
 JobId = Annotated[str, typer.Option("--id", help="Own id; makes a retry harmless.")]
+EngineOption = Annotated[Engine, typer.Option("--engine", help="slurm: by sbatch, with this contract.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end and exit with the job's exit code.")]
 
 
@@ -106,6 +115,7 @@ def verb(
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_truncate: NoTruncate = False,
+    engine: EngineOption = Engine.LOCAL,
     server: Server = "",
 ) -> None:
     """Run a command under an account's budget.
@@ -126,7 +136,10 @@ def verb(
     body = {"account": account, "name": name, "priority": priority, **contract, **shape, **launch}
     more = {"or_accounts": or_account, "clusters": cluster, "id": job_id, "warn": warn}
     body |= {key: value for key, value in more.items() if value} | _resume(resume)
-    _send(connect(server), Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate), body, wait=wait)
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if engine is Engine.SLURM:
+        raise typer.Exit(submit_slurm.submit(body, output, inherit=not no_env, wait=wait))
+    _send(connect(server), output, body, wait=wait)
 
 
 def _resume(command: str) -> dict[str, Any]:

@@ -63,6 +63,8 @@ def test_filler_leaves_at_once_a_gang_gets_a_dated_slot_and_a_drain_is_slurms(wo
     world.until_state(gang, "RUNNING", 60)
     ran = next(use for (job, _), use in world.used().items() if job == short)
     assert ran >= 25 * 4
+    world.until_state(short, "PENDING")
+    world.run("scancel", short)
 
     control.client.post("nodes/node02/drain", body={"reason": "a fan"})
     world.until(
@@ -70,7 +72,10 @@ def test_filler_leaves_at_once_a_gang_gets_a_dated_slot_and_a_drain_is_slurms(wo
     )
     world.until(lambda: world.jobs()[gang].waits, 30, "the gang leaves the node")
     control.client.delete("nodes/node02/drain")
-    world.until_state(gang, "RUNNING", 60)
+    try:
+        world.until_state(gang, "RUNNING", 60)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{control.job(gang)}\n{control.log()}") from None
 
 
 def test_what_the_user_or_an_administrator_holds_is_not_started(world, plane):

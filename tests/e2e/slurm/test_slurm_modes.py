@@ -1,6 +1,15 @@
 """The three modes against a real Slurm."""
 
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
 import pytest
+
+from divvy.adapters.slurm.rest.client import RestReader
+from divvy.adapters.slurm.settings import SlurmSettings
+from divvy.adapters.slurm.shell import CommandLine
 
 pytestmark = pytest.mark.e2e
 
@@ -18,3 +27,57 @@ def test_observe_follows_slurm_and_changes_nothing(world, plane):
     assert held == []
     world.run("scancel", running)
     watcher.until_job(running, "cancelled")
+
+
+def test_advise_orders_the_queue_and_letting_go_takes_it_back(world, plane):
+    for _ in range(4):
+        world.sbatch("lang", "-N1", "--gres=gpu:h100:4", "-p", "h100", contract="min_runtime=2h")
+    late = world.sbatch("lang", "-N1", "--gres=gpu:h100:4", "-p", "h100", contract="min_runtime=1h")
+    owed = world.sbatch("vis", "-N1", "--gres=gpu:h100:4", "-p", "h100", contract="min_runtime=1h")
+    control = plane("advise")
+    control.until_job(owed, "queued")
+    world.until(lambda: world.jobs()[owed].nice < world.jobs()[late].nice < 0, 30, "nice values in order")
+    assert not any(job.held or job.mark for job in world.jobs().values() if not job.over)
+    control.stop()
+    command = [sys.executable, "-m", "divvy", "slurm", "let-go", "--slurm-config", str(control.settings)]
+    done = subprocess.run(
+        command, env=world.sandbox.environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "2 nice values set to 0" in done.stdout
+    assert {job.nice for job in world.jobs().values() if not job.over} == {0}
+
+
+def test_slurmrestd_says_the_same_as_the_commands(world):
+    world.sbatch("vis", "-N2", "--gres=gpu:h100:2", "-p", "h100", contract="min_runtime=1h resumable")
+    world.sbatch("lang", "--gpus=5", "-p", "h100", "-n", "5")
+    world.sbatch("lang", "--array=1-4%1", "--gpus=1", "-p", "h100")
+    world.sbatch("vis", "--hold", "--gres=gpu:v100:2", "-p", "mixed")
+    world.sbatch("vis", "--gres=shard:2", "-p", "mixed")
+    world.sbatch("vis", "--hold", "-p", "h100", "--gpus=2", ":", "-p", "mixed", "--gres=gpu:a100:1")
+    world.run(
+        "scontrol",
+        "create",
+        "reservation",
+        "ReservationName=other",
+        "StartTime=now+3600",
+        "Duration=10",
+        "Nodes=node04",
+        "Users=root",
+        "Flags=IGNORE_JOBS",
+    )
+    world.until(lambda: sum(job.state == "RUNNING" for job in world.jobs().values()) >= 4)
+    settings = SlurmSettings(
+        conf=str(world.sandbox.root / "etc/slurm.conf"), rest_socket=str(world.sandbox.start_rest())
+    )
+    now = time.time_ns() // 1_000_000
+    told, shown = RestReader(settings).read(now, frozenset()), CommandLine(settings).read(now, frozenset())
+    assert told.nodes == shown.nodes and told.reservations == shown.reservations
+    assert told.jobs.keys() == shown.jobs.keys()
+    for name, job in shown.jobs.items():
+        if not job.over:
+            plain = replace(
+                told.jobs[name], spread=job.spread, reason=job.reason, limit=job.limit, end=job.end
+            )
+            assert plain == job
+    lain = {name: dict(job.spread) for name, job in told.jobs.items() if len(job.nodes) > 1 and not job.over}
+    assert all(sum(spread.values()) == told.jobs[name].gpus.total for name, spread in lain.items())

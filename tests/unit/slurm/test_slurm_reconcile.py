@@ -11,8 +11,9 @@ from divvy.adapters.slurm.tres import Gpus
 from divvy.adapters.slurm.truth import Truth
 from divvy.control.state import FleetState
 from divvy.fleet.budget import read_budget
-from divvy.fleet.event import Placed, Stopping, Withdrawn
+from divvy.fleet.event import NodeChanged, Placed, Stopping, Withdrawn
 from divvy.fleet.job import Phase, StopCause
+from divvy.fleet.node import NodeState
 from divvy.units import MINUTE, SECOND
 
 BUDGET = {"accounts": {"a": {"share": 60, "slurm": ["vis*"]}, "b": {"share": 40}, "unfunded": {"share": 0}}}
@@ -230,6 +231,25 @@ def test_capacity_is_what_managed_jobs_can_have():
     del bench.nodes["n3"]
     bench.look()
     assert nodes.node[2].gpus == 0
+
+
+def test_a_drain_that_was_asked_for_here_is_done_and_undone_there():
+    bench = Bench()
+    bench.look()
+    nodes = bench.state.snapshot.nodes
+    bench.state.apply(
+        NodeChanged(bench.now, replace(nodes.node[0], state=NodeState.DRAINING, cause="drained by ada"))
+    )
+    bench.look()
+    assert words(bench.orders()) == ["scontrol update NodeName=n1 State=DRAIN Reason=divvy: drained by ada"]
+    bench.nodes["n1"] = replace(
+        bench.nodes["n1"], state="IDLE+DRAIN", reason="divvy: drained by ada [root@1]"
+    )
+    bench.look()
+    assert bench.orders() == [] and nodes.node[0].cause == "drained by ada"
+    bench.state.apply(NodeChanged(bench.now, replace(nodes.node[0], state=NodeState.UP, cause="")))
+    bench.look()
+    assert words(bench.orders()) == ["scontrol update NodeName=n1 State=RESUME"]
 
 
 def test_a_job_that_slurm_cannot_start_is_taken_back_sooner_when_it_is_not_for_devices():

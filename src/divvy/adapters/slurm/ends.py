@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from divvy.adapters.slurm.record import SlurmJob
+from divvy.adapters.slurm.record import PastRun, SlurmJob
 from divvy.control.loop import goes_back
 from divvy.fleet.event import Stopped
 from divvy.fleet.job import JobSpec, StopCause
@@ -42,3 +43,23 @@ def ending(spec: JobSpec, job: SlurmJob, asked: StopCause | None) -> Stopped:
             detail = f"it could not be put back into Slurm's queue ({job.state})"
     code = job.exit_code if cause in (StopCause.FINISHED, StopCause.FAILED) else None
     return Stopped(max(job.end, job.start), spec.id, cause, requeue=False, exit_code=code, detail=detail)
+
+
+def run_of(runs: Iterable[PastRun], start: int) -> PastRun | None:
+    """Return the run that began at a time."""
+    return next((run for run in runs if run.start == start), None)
+
+
+def as_job(run: PastRun) -> SlurmJob:
+    """Return a past run as the job that it was."""
+    return SlurmJob(
+        run.job,
+        run.state,
+        gpus=run.gpus,
+        nodes=run.nodes,
+        start=run.start,
+        end=run.end,
+        exit_code=run.exit_code,
+        submit=run.submit,
+        node_count=max(len(run.nodes), 1),
+    )

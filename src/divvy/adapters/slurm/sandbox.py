@@ -153,7 +153,7 @@ class Sandbox:
             time.sleep(0.1)
 
     def _start(self) -> None:
-        for name in ("etc", "log", "spool", "state", "db", "munge", "dev", "pid", "tmp"):
+        for name in ("etc", "log", "spool", "state", "db", "munge", "dev", "pid", "scratch"):
             (self.root / name).mkdir(exist_ok=True)
         (self.root / "munge").chmod(0o755)
         write_files(self.root, self.layout, self._ports)
@@ -191,7 +191,7 @@ class Sandbox:
     def _start_database(self) -> None:
         data, sock = self.root / "db", self.root / "db/sock"
         # A server removes what it takes for leftovers of its own from a temporary directory that is shared.
-        options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={self.root}/tmp", "--user=root"]
+        options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={self.root}/scratch", "--user=root"]
         self.run(
             "mariadb-install-db",
             *options,

@@ -122,7 +122,7 @@ class CommandLine:
             jobs, more = self._spread(jobs)
             nodes = text.read_nodes(self.shell.ask(text.NODES))
             reservations = text.read_reservations(self.shell.ask(text.RESERVATIONS))
-            past, asked = self._past(accounting)
+            past, asked = self.past(accounting)
         except ValueError as error:
             raise UnavailableError.one(
                 "slurm-answer", f"what Slurm printed cannot be read: {error}"
@@ -167,7 +167,7 @@ class CommandLine:
         told = {job.id: replace(job, spread=self._spreads[job.id, job.start]) for job in open_ones}
         return jobs | told, calls
 
-    def _past(self, wanted: frozenset[str]) -> tuple[Mapping[str, tuple[PastRun, ...]], frozenset[str]]:
+    def past(self, wanted: frozenset[str]) -> tuple[Mapping[str, tuple[PastRun, ...]], frozenset[str]]:
         """Ask the accounting; where there is none, that is no reason not to see the rest."""
         if not wanted:
             return {}, frozenset()

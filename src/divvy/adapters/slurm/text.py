@@ -97,7 +97,7 @@ def read_queue(text: str) -> dict[str, SlurmJob]:
             raise ValueError(f"squeue: a record of {len(values)} fields instead of {len(_FIELDS)}")
         job = _job(dict(zip(_FIELDS, (value.strip() for value in values), strict=True)))
         known = jobs.get(job.id)
-        jobs[job.id] = job if known is None else _join(known, job)
+        jobs[job.id] = job if known is None else join(known, job)
     return jobs
 
 
@@ -137,7 +137,7 @@ def _job(row: Mapping[str, str]) -> SlurmJob:
     )
 
 
-def _join(one: SlurmJob, other: SlurmJob) -> SlurmJob:
+def join(one: SlurmJob, other: SlurmJob) -> SlurmJob:
     """Return two components of a heterogeneous job as one; the first that waits speaks for both."""
     first = one if one.waits or not other.waits else other
     spread = dict[str, int]()
@@ -222,7 +222,7 @@ def read_nodes(text: str) -> dict[str, SlurmNode]:
         nodes[row["NodeName"]] = SlurmNode(
             name=row["NodeName"],
             gpus=gpus._replace(shards=0, notes=()),
-            shared=_shared(row.get("GresUsed", ""), gpus),
+            shared=shared_gpus(row.get("GresUsed", ""), gpus),
             state=row.get("State", ""),
             reason=_text(row.get("Reason", "")),
             partitions=tuple(row.get("Partitions", "").split(",")),
@@ -234,7 +234,7 @@ _PART_USE: Final = re.compile(r"(\d+)/\d+")
 _SHARD_USE: Final = re.compile(r"shard(?::[^:,(]+)?:(\d+)\(([^)]*)\)")
 
 
-def _shared(used: str, gpus: Gpus) -> int:
+def shared_gpus(used: str, gpus: Gpus) -> int:
     """Return how many GPUs are cut into shards now: ``shard:a100:5(1/4,4/4,0/4)`` are two."""
     busy = 0
     for count, places in _SHARD_USE.findall(used):

@@ -13,9 +13,9 @@ from typing import Final
 
 import structlog
 
-from divvy.adapters.slurm.ends import ending
+from divvy.adapters.slurm.ends import as_job, ending, run_of
 from divvy.adapters.slurm.nodes import SLURM, FleetNames, fleet_nodes
-from divvy.adapters.slurm.record import PastRun, SlurmJob, View
+from divvy.adapters.slurm.record import MARK, SlurmJob, View
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.adapters.slurm.spec import Claims, place, read_job
 from divvy.control.loop import goes_back
@@ -113,7 +113,7 @@ class Truth:
         for old in list(table.node):
             gone = replace(old, gpus=0, state=NodeState.DOWN, cause=f"{SLURM}no such node")
             new = there.pop(old.name, gone)
-            if _asked_here(old) and new.state is NodeState.UP:
+            if _is_ours(old, new):
                 new = replace(new, state=old.state, cause=old.cause)
             if new != old:
                 yield NodeChanged(now, new)
@@ -226,7 +226,7 @@ class Truth:
         """
         jobs = self._snapshot.jobs
         spec, began = jobs.spec[row], jobs.started[row]
-        run = _run_of(view.past.get(job.id, ()), began)
+        run = run_of(view.past.get(job.id, ()), began)
         if run is None or not run.end:
             looks = self._missing[job.id] = self._missing.get(job.id, 0) + 1
             self.wanted.add(job.id)
@@ -269,13 +269,13 @@ class Truth:
                 return
         self._missing.pop(name, None)
         if last is not None and last.start and last.end and not jobs.rate[row]:
-            yield from self._start(spec.id, _as_job(last))
+            yield from self._start(spec.id, as_job(last))
         if jobs.rate[row]:
             if last is None or not last.end:
                 yield Stopped(now, spec.id, StopCause.FAILED, requeue=False, detail=_GONE)
             else:
-                run = _run_of(runs, jobs.started[row]) or last
-                yield ending(spec, _as_job(run), self._asked(row))
+                run = run_of(runs, jobs.started[row]) or last
+                yield ending(spec, as_job(run), self._asked(row))
         elif jobs.phase[row] is Phase.QUEUED:
             yield Withdrawn(last.end if last is not None and last.end else now, spec.id)
         elif jobs.phase[row] in _LIVE:
@@ -376,27 +376,13 @@ def is_ready(job: SlurmJob, now: int) -> bool:
     return not job.held or job.ours
 
 
-def _asked_here(node: Node) -> bool:
-    return node.state is NodeState.DRAINING and not node.cause.startswith(SLURM)
-
-
-def _run_of(runs: Iterable[PastRun], start: int) -> PastRun | None:
-    return next((run for run in runs if run.start == start), None)
-
-
-def _as_job(run: PastRun) -> SlurmJob:
-    """Return a past run as the job that it was."""
-    return SlurmJob(
-        run.job,
-        run.state,
-        gpus=run.gpus,
-        nodes=run.nodes,
-        start=run.start,
-        end=run.end,
-        exit_code=run.exit_code,
-        submit=run.submit,
-        node_count=max(len(run.nodes), 1),
-    )
+def _is_ours(old: Node, new: Node) -> bool:
+    """Return whether the state here goes before Slurm's: a drain asked for here, done yet or undone yet."""
+    asked = old.state is NodeState.DRAINING and not old.cause.startswith(SLURM)
+    if new.state is NodeState.UP:
+        return asked
+    ordered = new.state is NodeState.DRAINING and new.cause.startswith(f"{SLURM}{MARK}:")
+    return ordered and (asked or old.state is NodeState.UP)
 
 
 def ids(jobs: Mapping[str, object]) -> list[str]:

@@ -1,0 +1,1 @@
+"""slurmrestd: one file per version of its API that makes `record` values of its answers."""
