@@ -89,6 +89,10 @@ class Watched:
         self.orders.append((time.perf_counter() - began) * 1000)
         return trouble
 
+    def close(self) -> None:
+        """Do nothing more."""
+        self._slurm.close()
+
 
 class Live:
     """Divvy on a sandbox.

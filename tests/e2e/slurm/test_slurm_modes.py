@@ -70,7 +70,9 @@ def test_slurmrestd_says_the_same_as_the_commands(world):
         conf=str(world.sandbox.root / "etc/slurm.conf"), rest_socket=str(world.sandbox.start_rest())
     )
     now = time.time_ns() // 1_000_000
-    told, shown = RestReader(settings).read(now, frozenset()), CommandLine(settings).read(now, frozenset())
+    reader = RestReader(settings)
+    told, shown = reader.read(now, frozenset()), CommandLine(settings).read(now, frozenset())
+    reader.close()
     assert told.nodes == shown.nodes and told.reservations == shown.reservations
     assert told.jobs.keys() == shown.jobs.keys()
     for name, job in shown.jobs.items():

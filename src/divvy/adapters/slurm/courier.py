@@ -40,6 +40,9 @@ class Controller(Protocol):
             UnavailableError: If Slurm does not answer.
         """
 
+    def close(self) -> None:
+        """Let go of what it holds open."""
+
 
 class Courier:
     """Looks at Slurm in a thread of its own.
@@ -93,6 +96,7 @@ class Courier:
             self._closing = True
             self._lock.notify()
         self._thread.join(timeout=60)
+        self._controller.close()
         os.close(self._ear)
         os.close(self._mouth)
 

@@ -144,6 +144,9 @@ class CommandLine:
             command = (*command[:2], ",".join(left))
         return self.shell.tell(command)
 
+    def close(self) -> None:
+        """Do nothing: each command is a process of its own."""
+
     def _done(self, jobs: str) -> set[str]:
         """Return which of some jobs have finished since the last look: a requeue would run them again."""
         command = ("squeue", "--noheader", "--array", "--states=COMPLETED", f"--jobs={jobs}", "--format=%i")

@@ -46,6 +46,10 @@ class RestReader(CommandLine):
         took = (time.monotonic() - began) * 1000
         return View(now, jobs, nodes, reservations, past, asked, took, 3 + bool(accounting))
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
     def _get(self, kind: str) -> dict[str, Any]:
         try:
             answer = self._http.get(v0_0_38.PATHS[kind])
