@@ -171,7 +171,7 @@ class JobIndex:
             run = run_of(snapshot, row, jobs.placement[row], until, jobs.started[row])
             if self.runs.get(row) == run:
                 return  # a start that a pass tried out and that came true
-        elif phase is Phase.QUEUED and row in self._queued:
+        elif phase is Phase.QUEUED and self._queued.get(row) == jobs.account[row]:
             return
         self.forget(snapshot, row)
         if run is not None:
