@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from divvy.cli.render import Output
-from divvy.cli.route_inputs import Costs, batch, ways_of
+from divvy.cli.route_inputs import Costs, batch, batches, ways_of
 from divvy.cli.route_replan import replan
 from divvy.cli.route_serving import experts, layout, overlap, pair, tiers
 from divvy.cli.topo_input import each, load, write_text
@@ -157,20 +157,20 @@ def compare(
     from divvy.sim.flows.compare import Result, geomeans  # noqa: PLC0415 - same
     from divvy.sim.flows.compare import compare as run_all  # noqa: PLC0415 - same
 
-    names = choose(planners)
-    results: list[Result] = []
-    unplanned: list[dict[str, str]] = []
+    names, work = choose(planners), batches(transfers, strict=not topo.is_dir())
+    results, unplanned = list[Result](), list[dict[str, str]]()
     told: dict[str, Any] = {}
     for name, path in each(topo):
         try:
             ways, measured = ways_of([path], peer=not no_p2p, costs=costs)
             told |= {name: measured} if measured is not None else {}
-            found, missing = run_all(name, ways, batch(transfers, ways), names, seed)
+            kept, lost = work(ways)
+            found, missing = run_all(name, ways, kept, names, seed)
         except DivvyError as error:
             if not topo.is_dir():
                 raise
-            found, missing = [], [_missing(name, fault) for fault in error.faults]
-        results, unplanned = results + found, unplanned + missing
+            found, missing, lost = [], [], list(error.faults)
+        results, unplanned = results + found, [*unplanned, *missing, *(_missing(name, f) for f in lost)]
     document: dict[str, Any] = {
         "schema": "divvy.route.compare/1",
         "transfers": transfers,
@@ -186,8 +186,9 @@ def compare(
 
 
 def _missing(topology: str, fault: Fault) -> dict[str, str]:
-    """Return why a topology of a directory has no results."""
-    row = {"topology": topology, "planner": "", "transfer": fault.path}
+    """Return why a topology of a directory has no results, or not for a transfer."""
+    transfer = "" if fault.path == topology else fault.path.removesuffix(".to").removesuffix(".from")
+    row = {"topology": topology, "planner": "", "transfer": transfer}
     return {**row, "code": fault.code, "reason": fault.message}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from divvy.cli.topo_input import load, read_text
-from divvy.errors import InputError
+from divvy.errors import Fault, InputError
 
 Costs = Annotated[
     Path | None,
@@ -43,12 +43,28 @@ def ways_of(
 
 def batch(text: str, ways: Any) -> list[Any]:
     """Return the transfers of a file or of a random batch, with their places as vertex ids."""
-    from divvy.planners.transfers.plan import read_transfers, resolve  # noqa: PLC0415 - planners load numpy
+    return batches(text, strict=True)(ways)[0]
+
+
+def batches(text: str, *, strict: bool) -> Callable[[Any], tuple[list[Any], list[Fault]]]:
+    """Return what gives the transfers that some roads have the places of, and a fault for each other place.
+
+    Args:
+        text: A file, or ``random:...``.
+        strict: Whether a place that is not there is an error.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    from divvy.planners.transfers.plan import placed, read_transfers, resolve  # noqa: PLC0415 - planners load numpy
     from divvy.sim.flows.batches import is_random, random_batch  # noqa: PLC0415 - same
 
     if is_random(text):
-        return random_batch(ways.topo, text)
-    return resolve(ways, read_transfers(Path(text).name, json_of(Path(text))))
+        return lambda ways: (random_batch(ways.topo, text), [])
+    listed = read_transfers(Path(text).name, json_of(Path(text)))
+    if strict:
+        return lambda ways: (resolve(ways, listed), [])
+    return lambda ways: placed(ways, listed)
 
 
 def json_of(path: Path) -> Any:

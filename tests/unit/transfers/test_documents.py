@@ -116,3 +116,21 @@ def test_what_cannot_be_done_is_said_with_a_code(here, words, code):
     done = CliRunner().invoke(app, words.split())
     assert isinstance(done.exception, DivvyError), done.output
     assert done.exception.code == code
+
+
+def test_a_directory_is_compared_on_what_each_topology_has(here):
+    (here / "all").mkdir()
+    (here / "all" / "m.txt").write_text(MATRIX)
+    (here / "all" / "two.txt").write_text("\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tNV4\tX\n")
+    (here / "all" / "cut.txt").write_text("\tGPU0\tGPU1\n")
+    rows = [{"id": i, "from": "GPU0", "to": to, "bytes": 10**9} for i, to in (("a", "GPU1"), ("b", "GPU3"))]
+    (here / "t2.json").write_text(json.dumps({"transfers": rows}))
+    document = answer("route compare --topo all --transfers t2.json --planners divvy")
+    assert {(r["topology"], r["transfers"]) for r in document["results"]} == {("m.txt", 2), ("two.txt", 1)}
+    assert {(u["topology"], u["transfer"], u["code"]) for u in document["unplanned"]} == {
+        ("two.txt", "b", "place-unknown"),
+        ("cut.txt", "", "unreadable"),
+    }
+    (here / "t3.json").write_text("{")
+    done = CliRunner().invoke(app, ["route", "compare", "--topo", "all", "--transfers", "t3.json"])
+    assert isinstance(done.exception, DivvyError)

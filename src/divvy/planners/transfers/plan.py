@@ -196,6 +196,14 @@ def resolve(ends: Any, transfers: Sequence[Transfer]) -> list[Transfer]:
     Raises:
         InputError: With one fault for each place that does not exist.
     """
+    out, faults = placed(ends, transfers)
+    if faults:
+        raise InputError("some transfers cannot be placed", faults)
+    return out
+
+
+def placed(ends: Any, transfers: Sequence[Transfer]) -> tuple[list[Transfer], list[Fault]]:
+    """Return the transfers that have both places here, with vertex ids; and a fault for each other place."""
     faults: list[Fault] = []
     out: list[Transfer] = []
     for transfer in transfers:
@@ -222,6 +230,4 @@ def resolve(ends: Any, transfers: Sequence[Transfer]) -> list[Transfer]:
                     transfer.descriptors,
                 )
             )
-    if faults:
-        raise InputError("some transfers cannot be placed", faults)
-    return out
+    return out, faults
