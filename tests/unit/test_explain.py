@@ -155,7 +155,7 @@ def test_a_waiting_job_is_told_who_is_ahead_what_they_hold_and_what_blocks():
         (Reason.WAIT_SHAPE, "at most 2 devices are free on one node"),
         (Reason.WAIT_OVERSERVED, "20.0 GPU-hours over"),
         (Reason.WAIT_LIMIT, "a run of its account or author ends"),
-        (Reason.WAIT_OTHERS_FIRST, "--min-runtime 0"),
+        (Reason.WAIT_SLOT, "a shorter --min-runtime"),
     ],
 )
 def test_each_reason_has_its_own_advice(reason, advice):

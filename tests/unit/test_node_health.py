@@ -24,6 +24,8 @@ from divvy.fleet.event import (
 from divvy.fleet.health import is_fatal
 from divvy.fleet.job import JobSpec, StopCause
 from divvy.fleet.node import Node
+from divvy.fleet.reason import Reason
+from divvy.planners.base import Context
 from divvy.planners.jobs.budget import BudgetPlanner
 from divvy.sim.accounts import claim
 from divvy.sim.engine import Pace
@@ -73,6 +75,16 @@ def test_what_would_outlast_the_begin_of_maintenance_goes_elsewhere_and_shorter_
         ("short", {"n0": 4}, 0, 1, StopCause.FINISHED),
         ("late", {"n1": 4}, 3, 5, StopCause.FINISHED),
     ]
+
+
+def test_a_job_that_maintenance_keeps_out_is_told_so():
+    made = FleetState(parse_budget(BUDGET))
+    made.apply(NodeChanged(0, Node("n", 4)))
+    made.apply(MaintenanceSet(0, "n", HOUR, 0, "fan"))
+    made.apply(Submitted(0, JobSpec("j", "a", "ada", 2, 2 * HOUR)))
+    plan = BudgetPlanner().plan(made.snapshot, Context(0))
+    assert [wait.reason for _, wait in plan.waits] == [Reason.WAIT_SLOT]
+    assert not plan.decisions
 
 
 def test_work_past_its_minimum_leaves_at_the_begin_and_the_node_comes_back_at_the_end():

@@ -12,6 +12,7 @@ import structlog
 
 from divvy.adapters.local.devices import SHAPE_HELP, LocalNode, offer_gpus, offer_slots, parse_shape
 from divvy.adapters.local.engine import LocalEngine
+from divvy.adapters.local.kernel_log import KernelLog
 from divvy.adapters.local.nvml import take_census
 from divvy.adapters.local.order import Treatment
 from divvy.adapters.store.publisher import Devices
@@ -21,6 +22,7 @@ from divvy.control.launch import LaunchSpec
 from divvy.control.ports import Clock, Engine
 from divvy.errors import InputError, NotFoundError
 from divvy.fleet.decision import Plan
+from divvy.fleet.event import Event
 from divvy.fleet.snapshot import Snapshot
 
 _log = structlog.get_logger("bootstrap")
@@ -140,7 +142,20 @@ class AlwaysInSight:
 
 
 class _LocalEngine(AlwaysInSight, LocalEngine):
-    """The local engine, with its devices as the publisher shows them."""
+    """The local engine, with the health of its GPUs, and its devices as the publisher shows them."""
+
+    health: KernelLog | None = None
+
+    def poll(self) -> list[Event]:
+        """Return what happened since the last call, faults of GPUs included."""
+        faults = self.health.poll() if self.health is not None else []
+        return [*super().poll(), *faults]
+
+    def close(self) -> None:
+        """Let go; what runs goes on."""
+        if self.health is not None:
+            self.health.close()
+        super().close()
 
     def devices(self) -> Devices:
         """Return which device is whose, and how busy it is, measured at most once a second."""
@@ -161,9 +176,12 @@ def local_engine(settings: LiveSettings, world: World) -> LiveEngine:
     slots_only = all(device.minor < 0 for node in nodes for device in node.devices)
     treatment = Treatment(hide_gpus=slots_only and bool(take_census().gpus))
     known = tuple(world.snapshot.nodes.node)
-    return _LocalEngine(
+    engine = _LocalEngine(
         Path(settings.home), world.details, nodes, world.clock, known=known, treatment=treatment
     )
+    with_gpus = [node.name for node in nodes if any(device.minor >= 0 for device in node.devices)]
+    engine.health = KernelLog(with_gpus, world.clock)
+    return engine
 
 
 def slurm_engine(settings: LiveSettings, world: World) -> LiveEngine:

@@ -207,8 +207,6 @@ def _wait_text(wait: WaitSight) -> str:
         text += f", {wait.reclaimable} more may be taken back"
     if wait.protected:
         text += f", {wait.protected} are protected"
-    if wait.owed_by and wait.reason is Reason.WAIT_OTHERS_FIRST:
-        text += f"; {wait.owed_by} is at the head of the queue"
     return text
 
 

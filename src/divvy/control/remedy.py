@@ -104,6 +104,9 @@ _ADVICE: Final[dict[Reason, Callable[[JobSight, WaitSight, View], list[str]]]] =
     Reason.WAIT_CAPACITY: _what_fits,
     Reason.WAIT_PROTECTED: _what_fits,
     Reason.WAIT_OVERSERVED: _fade,
+    Reason.WAIT_SLOT: lambda *_: [
+        "a shorter --min-runtime, one that ends before the date, could start there now"
+    ],
     Reason.WAIT_LIMIT: lambda *_: ["it starts when a run of its account or author ends"],
 }
 

@@ -21,8 +21,6 @@ class Reason(IntEnum):
     """Other jobs of the same account go first."""
     WAIT_PATIENCE = 19
     """It may take devices back soon; most come free by themselves before that."""
-    WAIT_OTHERS_FIRST = 21
-    """Free devices went to accounts that are further below what they are owed."""
     WAIT_CAPACITY = 22
     """Too few devices are free or may be taken back now."""
     WAIT_SHAPE = 23
@@ -32,7 +30,7 @@ class Reason(IntEnum):
     WAIT_OVERSERVED = 25
     """The account has had more than its share; nobody over-served more may be preempted for it."""
     WAIT_SLOT = 26
-    """A dated slot is held for a gang."""
+    """There is room, but a gang's dated slot or maintenance is due there before its protection would end."""
     WAIT_LIMIT = 27
     """A limit of the account or author is reached."""
     WAIT_MODEL = 28
@@ -63,12 +61,11 @@ TEXT: Final[dict[Reason, str]] = {
     Reason.STARTED_BY_SLOT: "started on the devices of its dated slot",
     Reason.WAIT_PATIENCE: "devices mostly come free by themselves soon; it may take some back after a moment",
     Reason.WAIT_BEHIND: "other jobs of the same account go first",
-    Reason.WAIT_OTHERS_FIRST: "accounts that are further below what they are owed go first",
     Reason.WAIT_CAPACITY: "too few devices are free or may be taken back now",
     Reason.WAIT_SHAPE: "enough devices in all, but not in the shape the gang needs",
     Reason.WAIT_PROTECTED: "what could be taken back is still inside its minimum runtime",
     Reason.WAIT_OVERSERVED: "its account has had more than its share, and nobody more over-served can yield",
-    Reason.WAIT_SLOT: "a dated slot is held for a gang",
+    Reason.WAIT_SLOT: "what is free is kept for a gang or for maintenance before its protection would end",
     Reason.WAIT_LIMIT: "a limit of the account or author is reached",
     Reason.WAIT_MODEL: "no healthy node has the device model asked for",
     Reason.WAIT_TOO_LARGE: "the gang is larger than the healthy fleet",

@@ -203,7 +203,8 @@ class _Pass:
             if head.row in self.waits:
                 return
             patient = self.snapshot.jobs.queued[head.row] + self._patience(head) <= self.now
-            self.waits[head.row] = self.reclaim.why_not(account, head, self._first, patient=patient)
+            wait = self.reclaim.why_not(account, head, self._first, patient=patient)
+            self.waits[head.row] = wait._replace(reason=Reason.WAIT_SLOT) if self.slots.keeps(head) else wait
 
     def _look_again(self, at: int) -> None:
         if at > self.now and (not self._look or at < self._look):

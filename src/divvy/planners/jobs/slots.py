@@ -76,6 +76,16 @@ class Slots:
                 nodes |= self._bits[holder]
         return nodes
 
+    def keeps(self, head: Head) -> bool:
+        """Return whether a job would find free devices but for a slot or maintenance."""
+        index = self._index
+        if not self.avoid(head.row, self._now + self._snapshot.jobs.spec[head.row].min_runtime):
+            return False
+        return any(
+            index.free.find(head.gpus, head.per_node, head.model, outside) is not None
+            for outside in index.zones.outside(head.clusters)
+        )
+
     def of(self, account: Account) -> int | None:
         """Return the job of an account that has a slot."""
         return self._of_account.get(account.row)
