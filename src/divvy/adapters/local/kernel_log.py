@@ -1,7 +1,7 @@
 """Faults of this machine's GPUs, as the driver writes them into the kernel's log.
 
 The NVIDIA driver reports every XID there: ``NVRM: Xid (PCI:0000:65:00): 79, pid=..., GPU has fallen off the
-bus``. The log is read without blocking from its present end on; where that is not allowed, nothing is reported.
+bus``. The log is read without blocking from its present end on. Where it may not be read nothing is reported.
 """
 
 from __future__ import annotations
