@@ -262,8 +262,20 @@ class Layout:
         end = place + extra + 1
         return [*pieces[:place], self.separator.join(pieces[place:end]), *pieces[end:]]
 
+    def _frame_fits(self, pieces: Sequence[str], extra: int) -> bool:
+        """Return whether the columns before the first and behind the last free text hold what they can."""
+        if not self._absorbers:
+            return False
+        first, last = min(self._absorbers), max(self._absorbers)
+        return all(
+            valid is None or first <= place <= last or valid(pieces[place + (extra if place > last else 0)])
+            for place, valid in enumerate(self._valid)
+        )
+
     def _search(self, pieces: list[str], extra: int) -> list[str] | None:
         """Return the cheapest layout over all ways to spread the pieces too many over columns of text."""
+        if not self._frame_fits(pieces, extra):
+            return None
         # best[used] = (cost, columns so far), after each column, having absorbed `used` pieces too many
         best: dict[int, tuple[int, tuple[str, ...]]] = {0: (0, ())}
         command = self.index.get("submitline")

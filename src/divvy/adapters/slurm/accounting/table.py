@@ -20,7 +20,7 @@ from divvy.units import SECOND
 
 #: A row whose name or command runs over more lines or pieces than this is given up.
 MOST_LINES: Final = 2_000
-_MOST_PIECES: Final = 600
+_MOST_PIECES: Final = 300
 _UTIL: Final = re.compile(r"gres/gpuutil(?::[^=,]+)?=(\d+(?:\.\d+)?)")
 _HUNDRED: Final = 100.0
 
@@ -113,11 +113,7 @@ class TableReader:
         begins = self._layout.begins(line)
         if self._pending:
             self._pending.append(line)
-        elif (
-            not line.strip()
-            or line.startswith(("#", "$ "))
-            or self._is_header(line.split(self._layout.separator))
-        ):
+        elif is_aside(line) or self._is_header(line.split(self._layout.separator)):
             return
         elif begins or self._layout.first_absorbs:
             self._began, self._pending, self._why_pending = number, [line], fault
@@ -130,6 +126,10 @@ class TableReader:
 
     def _complete(self) -> None:
         """Read the row that has been gathered, if it is whole."""
+        if len(self._pending) > 1 and self._layout.separator not in self._pending[-1]:
+            if len(self._pending) > MOST_LINES:
+                self._give_up()
+            return  # the columns behind a free text stand in a line with separators
         text = "\n".join(self._pending)
         pieces = text.count(self._layout.separator) + 1
         if pieces < len(self._layout.names) and len(self._pending) <= MOST_LINES:
