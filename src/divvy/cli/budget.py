@@ -91,20 +91,29 @@ def _account_row(account: dict[str, Any]) -> tuple[Any, ...]:
 
 @verb.command("set")
 def set_share(
-    account: Annotated[str, typer.Argument(autocompletion=complete_any_account)],
-    share: Annotated[str, typer.Argument(metavar="PERCENT", help="Of the parent's share: 0 to 100.")],
+    account: Annotated[
+        str,
+        typer.Argument(metavar="ACCOUNT|FILE", autocompletion=complete_any_account, help="Or a budget file."),
+    ],
     reason: Reason,
+    share: Annotated[
+        str, typer.Argument(metavar="PERCENT", help="Of the parent's share: 0 to 100; not with a file.")
+    ] = "",
     version: Version = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_truncate: NoTruncate = False,
     server: Server = "",
 ) -> None:
-    """Set the share of one account. With -q: the new version.
+    """Set the share of one account, or with a file the whole budget. With -q: the new version.
 
     Owners of an account set the shares of its children. The change is recorded with its author and reason.
     Example: divvy budget set lab.vision 40 --reason "grant X has started"
     """
+    output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
+    if not share:
+        _say_changes(output, _replace(_budget_file(account), reason, version, server))
+        return
     try:
         percentage = float(parse_decimal(share.removesuffix("%")))
     except ValueError as error:
@@ -117,8 +126,42 @@ def set_share(
         ) from error
     client = connect(server)
     body = {"share": percentage, "reason": reason, "version": _version(client, version)}
-    answer = client.patch("budget", "accounts", account, body=body)
-    _say_changes(Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate), answer)
+    _say_changes(output, client.patch("budget", "accounts", account, body=body))
+
+
+def _budget_file(name: str) -> Path:
+    """Return the file that stands where an account and a percentage could.
+
+    Raises:
+        InputError: If there is none of that name.
+    """
+    path = Path(name)
+    if name == "-" or path.is_file():
+        return path
+    raise InputError.one(
+        "share-missing",
+        f"no percentage for {name!r}, and no file of that name",
+        path="PERCENT",
+        allowed="an account and its percentage, or a budget file",
+        fix=f'divvy budget set {name} 40 --reason "..."',
+    )
+
+
+def _replace(file: Path, reason: str, version: int | None, server: str) -> dict[str, Any]:
+    """Replace the whole budget by a file and return the answer."""
+    from divvy.fleet.budget import parse_budget  # noqa: PLC0415 - two verbs of five need the whole model
+
+    stdin = str(file) == "-"
+    try:
+        text = sys.stdin.read() if stdin else file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError.one(
+            "budget-unreadable", f"cannot read {file} ({error})", path="FILE", fix="name a TOML file"
+        ) from error
+    document = parse_budget(text, "stdin" if stdin else file.name).to_document()
+    client = connect(server)
+    body = {"document": document, "reason": reason, "version": _version(client, version)}
+    return client.put("budget", body=body)
 
 
 @verb.command("apply")
@@ -134,14 +177,7 @@ def apply(
     server: Server = "",
 ) -> None:
     """Replace the whole budget by a file; all its faults are reported at once. With -q: the new version."""
-    from divvy.fleet.budget import parse_budget  # noqa: PLC0415 - one verb of five needs the whole model
-
-    stdin = str(file) == "-"
-    text = sys.stdin.read() if stdin else file.read_text(encoding="utf-8")
-    document = parse_budget(text, "stdin" if stdin else file.name).to_document()
-    client = connect(server)
-    body = {"document": document, "reason": reason, "version": _version(client, version)}
-    answer = client.put("budget", body=body)
+    answer = _replace(file, reason, version, server)
     _say_changes(Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate), answer)
 
 

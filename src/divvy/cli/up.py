@@ -185,7 +185,7 @@ def _found(settings: LiveSettings, wanted: _Wanted, screen: Screen) -> None:
     _warn(
         screen,
         f"{wanted.source} is not used: version {held.version} of the budget is in force here "
-        f"(`divvy budget set {wanted.source}` makes it the next one)",
+        f"(`divvy budget set {wanted.source} --reason WHY` makes it the next one)",
     )
 
 

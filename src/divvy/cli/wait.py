@@ -13,7 +13,7 @@ from divvy.errors import UnavailableError
 
 PATIENCE_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = (0.2, 2.0)
-_ENDED: Final = ("finished", "failed", "cancelled", "preempted")
+ENDED: Final = ("finished", "failed", "cancelled", "preempted")
 
 
 def wait_for_end(
@@ -37,7 +37,7 @@ def wait_for_end(
                 show("the server does not answer; waiting for it")
             else:
                 away_since = None
-                if view["state"] in _ENDED:
+                if view["state"] in ENDED:
                     return view
                 show(_progress(view))
             time.sleep(pause)

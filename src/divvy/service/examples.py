@@ -100,6 +100,7 @@ _PASS: Final[dict[str, Any]] = {
     "version": 901,
     "events": 2,
     "decisions": [_START],
+    "slots": [],
 }
 
 _TOKEN: Final[dict[str, Any]] = {

@@ -61,4 +61,27 @@ def _fault(found: dict[str, Any]) -> Fault:
     given = found.get("input")
     shown = f" (given: {given!r})" if isinstance(given, str | int | float) and len(str(given)) <= 60 else ""
     code = {"missing": "request-missing", "extra_forbidden": "request-unknown"}.get(kind, f"request-{kind}")
-    return Fault(code.replace("_", "-"), ".".join(where)[:200], str(found.get("msg", "invalid")) + shown)
+    message = str(found.get("msg", "invalid")) + shown
+    allowed, fix = _allowed(kind, found.get("ctx") or {}), _FIXES.get(kind, "correct it")
+    return Fault(code.replace("_", "-"), ".".join(where)[:200], message, allowed, fix)
+
+
+_FIXES: Final = {"missing": "add it", "extra_forbidden": "leave it away; it may be misspelt"}
+_BOUNDS: Final = {
+    "le": "at most {}",
+    "ge": "at least {}",
+    "lt": "less than {}",
+    "gt": "more than {}",
+    "max_length": "at most {} long",
+    "min_length": "at least {} long",
+    "pattern": "what matches {}",
+    "expected": "{}",
+}
+
+
+def _allowed(kind: str, context: dict[str, Any]) -> str:
+    """Return what would be accepted, as far as the kind of a fault says."""
+    bounds = [text.format(context[name]) for name, text in _BOUNDS.items() if name in context]
+    if kind.endswith(("_type", "_parsing")):
+        bounds.append(kind.rpartition("_")[0].replace("_", " "))
+    return ", ".join(bounds)

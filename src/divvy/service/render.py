@@ -66,7 +66,9 @@ def job(record: JobRecord | JobSight, now: int, *, private: bool) -> dict[str, A
     """Return a job; what its author wrote is left out unless the caller may see it."""
     spec, phase = record.spec, record.phase
     waiting = phase in (None, Phase.QUEUED)
-    started = None if waiting and not record.attempt else record.started
+    # While it is only promised devices, the store holds when that was; nothing has started yet.
+    promised = phase is Phase.PLACED
+    started = None if promised or (waiting and not record.attempt) else record.started
     end = record.stopped if record.stopped is not None else now
     return {
         "id": spec.id,

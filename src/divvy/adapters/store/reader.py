@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -25,6 +25,9 @@ from divvy.adapters.store.tables import (
     published,
 )
 from divvy.fleet.job import JobSpec, Phase, StopCause
+
+#: How many of the newest rows of the history are looked through for dated slots.
+_SLOT_ROWS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +231,20 @@ class Reader(Books):
         if before is not None:
             query = query.where(journal.c.seq < before)
         if decisions_only:
-            query = query.where(journal.c.starts + journal.c.preemptions > 0)
+            slots = self._slot_passes(before, limit)
+            query = query.where((journal.c.starts + journal.c.preemptions > 0) | journal.c.seq.in_(slots))
         return [JournalRow._make(row) for row in self._rows(query)]
+
+    def _slot_passes(self, before: int | None, limit: int) -> list[int]:
+        """Return the newest passes that gave or gave up dated slots, as far as the latest history tells."""
+        newest = sa.select(sa.func.coalesce(sa.func.max(history.c.id), 0)).scalar_subquery()
+        query = sa.select(history.c.seq).where(
+            history.c.id > newest - _SLOT_ROWS, history.c.event.in_(("slot_held", "slot_lapsed"))
+        )
+        if before is not None:
+            query = query.where(history.c.seq < before)
+        rows = self._rows(query.group_by(history.c.seq).order_by(history.c.seq.desc()).limit(limit))
+        return [int(row.seq) for row in rows]
 
     def entry(self, seq: int) -> tuple[JournalRow, dict[str, Any]] | None:
         """Return a journal entry and its body ``{"happened", "plan", "carried_out"}``; None if not kept.

@@ -199,7 +199,13 @@ async def statement(
     start = end - 7 * DAY if from_ is None else round(from_ * SECOND)
     tree = service.tree()
     if account and tree.row.get(account, ROOT) == ROOT:
-        raise NotFoundError.one("account-unknown", f"no account {account!r}", path="account")
+        raise NotFoundError.one(
+            "account-unknown",
+            f"no account {account!r}",
+            path="account",
+            allowed=", ".join(tree.paths[1:21]),
+            fix="choose one of these",
+        )
     asked = sum(not account or within(path, account) for path in tree.paths[1:])
     statements.check_period(start, end, hours=hours, accounts=asked)
 

@@ -73,6 +73,17 @@ def _head(record: PassRecord, body: Mapping[str, Any]) -> dict[str, Any]:
         "version": record.version,
         "events": record.events,
         "decisions": [_decision(each) for each in plan.get("decisions", ())],
+        "slots": [_slot(each) for each in plan.get("slots", ())],
+    }
+
+
+def _slot(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dated slot that was given, or given up."""
+    return {
+        "kind": each["do"],
+        "job": each["job"],
+        "placement": [{"node": node, "gpus": gpus} for node, gpus in each.get("nodes", ())],
+        "due_at": each["due"] / SECOND if "due" in each else None,
     }
 
 

@@ -35,6 +35,15 @@ class DecisionView(Shape):
     balance: float | None
 
 
+class SlotView(Shape):
+    """A dated slot of a gang: given (``hold``) on some devices for a time, or given up (``lapse``)."""
+
+    kind: Literal["hold", "lapse"]
+    job: str
+    placement: list[PlaceView]
+    due_at: float | None
+
+
 class PassView(Shape):
     """One journalled pass."""
 
@@ -43,6 +52,7 @@ class PassView(Shape):
     version: int
     events: int
     decisions: list[DecisionView]
+    slots: list[SlotView]
 
 
 class Decisions(Aged):
@@ -62,6 +72,7 @@ class Decision(Aged):
     version: int
     events: list[dict[str, Any]]
     decisions: list[DecisionView]
+    slots: list[SlotView]
     waits: int
 
 
