@@ -14,6 +14,7 @@ from divvy.cli.route_replan import replan
 from divvy.cli.route_serving import experts, layout, overlap, pair, tiers
 from divvy.cli.topo_input import each, load, write_text
 from divvy.errors import DivvyError, Fault, InputError
+from divvy.fleet.topology.graph import Kind, Topology
 from divvy.units import BYTES_HELP, parse_bytes
 
 verb = typer.Typer(
@@ -73,7 +74,7 @@ def explain(
         raise InputError.one(
             "no-link",
             f"no link of any kind joins {transfer.source} and {transfer.target} in {ways.topo.name}",
-            fix="add an input that has the missing links (a matrix for NVLinks, ibstat for ports)",
+            fix=_no_link(ways.topo, transfer.source, transfer.target),
         )
     plan, outcome, split = run(ways, finder, [transfer], "divvy")
     least = bound(ways, finder, [transfer], split)
@@ -83,6 +84,13 @@ def explain(
     out = Output(as_json=as_json, quiet=False)
     if not out.machine(document, []):
         show_explanation(out, document)
+
+
+def _no_link(topo: Topology, *ends: str) -> str:
+    """Return what to do where no link joins two places."""
+    if any(topo.vertices[end].kind is Kind.NIC for end in ends):
+        return "a NIC only passes bytes on: name the GPU, memory, drive or node that they come from or go to"
+    return "add an input that has the missing links (a matrix for NVLinks, ibstat for ports)"
 
 
 @verb.command("plan")
