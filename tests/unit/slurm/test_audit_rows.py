@@ -235,6 +235,13 @@ def test_older_columns_and_squeue_tell_gpus_too():
     assert column(found, "gpus") == [8] and column(found, "account") == ["vis"]
 
 
+def test_what_a_table_does_not_tell_is_told():
+    found = read("JobID|State|Account\n1|COMPLETED|vis\n2|COMPLETED|vis\n")
+    assert codes(found) == [(2, "no-gpu-column"), (2, "no-time-column")]
+    queue = "JOBID|STATE|START_TIME|TRES_PER_NODE\n1|RUNNING|2025-01-01T00:00:00|N/A\n"
+    assert codes(read(queue)) == [(2, "gpus-not-told")]
+
+
 def test_doubtful_gpus_are_told():
     rows = [
         row("1", tres="gres/gpu=2,gres/gpu:a100_1g.5gb=2"),

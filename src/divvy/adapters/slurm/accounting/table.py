@@ -37,6 +37,24 @@ _REQUEST: Final = (
     "nnodes",
     "ntasks",
 )
+#: What a table should tell: a warning where none of the columns is there.
+_WANTED: Final = (
+    (
+        "no-gpu-column",
+        "no column of the table tells GPUs (AllocTRES, ReqTRES, SubmitLine)",
+        (
+            "alloctres",
+            "reqtres",
+            "allocgres",
+            "reqgres",
+            "trespernode",
+            "tresperjob",
+            "trespertask",
+            "submitline",
+        ),
+    ),
+    ("no-time-column", "no column of the table tells when jobs ran (Start, End)", ("start", "end")),
+)
 _USED: Final = ("tresusageintot", "tresusageinave", "gpuutil")
 _COLUMNS: Final = ("jobid", "jobidraw", *_WHO, *_WHEN, *_WHAT, *_REQUEST, *_USED)
 
@@ -194,6 +212,11 @@ class RowReader:
         self._has_nodes, self._has_alloc = at["nodelist"] < width, at["alloctres"] < width
         self._uses = [(at[name], read, name) for name, read in _USES if at[name] < width]
         self._alloc_at, self._tasks_at = at["alloctres"], at["ntasks"]
+        self._lacks = tuple(
+            (code, text)
+            for code, text, names in _WANTED
+            if width > 1 and not any(at[name] < width for name in names)
+        )
         self._line = 0
         self._held: dict[str, Gpus] = {}
 
@@ -225,6 +248,8 @@ class RowReader:
         except ValueError as error:
             word = "state-unknown" if "state of Slurm" in str(error) else "value-unreadable"
             raise RowError(word, f"job {job}: {error}") from error
+        for code, text in self._lacks:
+            self._remark(code, text)
         self._into.job(row)
 
     def _remark(self, code: str, text: str) -> None:
@@ -278,6 +303,10 @@ class RowReader:
         request = Request()
         if per_node or per_job or per_task:
             request = Request(per_job, per_node, "", per_task, _number(nodes), 1, _number(tasks))
+        if per_node == "N/A" and not (alloc or req or per_job):
+            self._remark(
+                "gpus-not-told", "squeue's %b is N/A for jobs that asked by --gpus; ask for tres-alloc"
+            )
         found = gpus_held(Resources(alloc, req, alloc_gres, req_gres, request))
         if found.total and alloc not in hostlist.NOBODY and "gres/gpu" in alloc:
             self._held[alloc] = found
