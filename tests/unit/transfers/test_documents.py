@@ -29,6 +29,7 @@ NIC Legend:
 """
 FILES = {
     "m.txt": MATRIX,
+    "one.txt": "\tGPU0\tNIC0\nGPU0\tX\tPIX\nNIC0\tPIX\tX\n",
     "t.json": '{"transfers": [{"from": "GPU0", "to": "GPU2", "bytes": "1GB"}]}',
     "a.json": '[{"id": "x", "reads": 3}, {"id": "y", "reads": 1}]',
     "r.json": '{"requests": [{"from": "GPU0", "hash_ids": [1, 2]}], "targets": ["GPU2"], "block_bytes": 1000}',
@@ -100,7 +101,7 @@ def test_explain_shows_that_a_pix_pair_without_peer_to_peer_is_slower_than_a_sys
         ("route explain --topo m.txt --from GPU0 --to GPU1 --bytes 99999999TB", "bytes"),
         ("route explain --topo m.txt --from GPU0 --to GPU0", "transfer"),
         ("route explain --topo m.txt --from GPU0 --to GPU9", "place-unknown"),
-        ("route explain --topo m.txt --from GPU0 --to NIC0", "no-link"),
+        ("route explain --topo one.txt --from GPU0 --to NIC0", "no-link"),
         (
             "route overlap --topo m.txt --model llama-3-8b --prompt 8 --prefill-ms 9 --from GPU9",
             "place-unknown",
