@@ -164,7 +164,7 @@ def _owed(accounts: Sequence[Report]) -> str:
         "Demand",
         "Owed",
         "Delivered",
-        "",
+        "Bar",
         "Delivered/owed",
         "by hour",
         "Unfunded",
@@ -288,7 +288,7 @@ def _limits(accounts: Sequence[Report]) -> str:
         for a in accounts
         if (limit := a["limits"])["runs"]
     ]
-    head = ("Account", "Runs", "Declared", "Used", "", "Used/declared", "p50", "p90", "Without limit", "Rows")
+    head = ("Account", "Runs", "Declared", "Used", "Bar", "Used/declared", "p50", "p90", "No limit", "Rows")
     return _section(
         "Declared limits against used time",
         "GPU-hours of runs that are over. A scheduler plans with the limits: what is declared and not "
@@ -327,7 +327,7 @@ def _squatting(accounts: Sequence[Report], report: Report) -> str:
         f"{rule['pause_minutes']:g} min. "
         "An index to look at, not a verdict."
     )
-    head = ("Account", "GPU-hours", "", "of its time", "Most by", "Rows")
+    head = ("Account", "GPU-hours", "Bar", "of its time", "Most by", "Rows")
     return _section(
         "Squatting index", about, rows, lambda: _table(head, rows, (4, 5)), "Nothing looks like it."
     )

@@ -90,6 +90,7 @@ def test_owed_and_delivered_hour_by_hour():
         for key in ("capacity", "demand", "owed", "delivered", "unfunded"):
             assert sum(hour[key] for hour in account["hours"]) == pytest.approx(account[key]), (name, key)
     assert by_name["lab"]["owed"] == 32 + 24  # the sum of its children
+    assert by_name["lab"]["owed_as_one"] == 16 * 4 + 4 * 2 and vision["owed_as_one"] == 32
     assert [(u["name"], u["jobs"], u["gpu_hours"], u["rows"]["lines"]) for u in found["unclaimed"]] == [
         ("other", 1, 2, ["f0:4"])
     ]
