@@ -262,6 +262,9 @@ def test_open_runs_and_what_waits():
     )
     vision = accounts(document(found, "UTC"))["lab.vision"]
     assert vision["gpu_hours"] == 20 + 32 and vision["demand"] == 20 + 40 + 16 + 8
+    assert vision["rows"]["demand"]["lines"] == ["f0:2-5"] and vision["rows"]["gpu_hours"]["lines"] == [
+        "f0:2-3"
+    ]
     assert [(w["gpus"], w["waiting"], w["never_started"]) for w in vision["waits"]] == [
         ("1", 1, 0),
         ("2-4", 0, 0),

@@ -63,7 +63,8 @@ class AccountAudit:
         waits: By size.
         limits: Declared limits against used time.
         squatting: Time held rather than used.
-        runs: Which runs held its GPUs in the period.
+        wanting: Which jobs wanted its GPUs in the period.
+        runs: Which of them held GPUs.
         preempted_runs: Which runs ended preempted.
         lost_runs: Which runs lost their work.
     """
@@ -76,6 +77,7 @@ class AccountAudit:
     waits: tuple[Waits, ...]
     limits: Limits
     squatting: Squatting
+    wanting: Ints
     runs: Ints
     preempted_runs: Ints
     lost_runs: Ints
@@ -216,10 +218,8 @@ def _peak(runs: Runs, start: int, end: int) -> int:
 
 def _demands(runs: Runs, tree: AccountTree) -> Iterator[Blocks]:
     """Yield what each account had queued or running."""
-    number = runs.number
-    begin = np.where(number["submit"] != UNKNOWN, number["submit"], number["start"])
-    begin = np.where((number["start"] != UNKNOWN) & (begin > number["start"]), number["start"], begin)
-    wanted = number["gpus"] * np.maximum(number["tasks"], 1)
+    begin = runs.begin
+    wanted = runs.number["gpus"] * np.maximum(runs.number["tasks"], 1)
     for row in np.unique(runs.payer).tolist():
         part = runs.of(row, row + 1)
         some = begin[part] != UNKNOWN
@@ -263,6 +263,8 @@ def _account(
     within = seen.held[part]
     preempted = (runs.number["fate"][part] == Fate.PREEMPTED) & (within > 0)
     lost = seen.lost[part] & (within > 0)
+    begin, gone = runs.begin[part], runs.gone[part]
+    wanting = (begin != UNKNOWN) & (gone > np.maximum(begin, statement.start)) & (begin < statement.end)
     return AccountAudit(
         row,
         int(within.sum()),
@@ -272,6 +274,7 @@ def _account(
         waits(runs, part, statement.start, statement.end),
         limits(runs, part, seen.held),
         squatting(runs, part, seen),
+        np.flatnonzero(wanting) + part.start,
         np.flatnonzero(within > 0) + part.start,
         np.flatnonzero(preempted) + part.start,
         np.flatnonzero(lost) + part.start,

@@ -161,6 +161,7 @@ def _account(account: AccountAudit, audited: Audit, *, hours: bool) -> dict[str,
         "squatting_gpu_hours": _hours(account.squatting.index),
         "squatting": _squatting(account.squatting, audited),
         "rows": {
+            "demand": rows_behind(account.wanting, audited),
             "gpu_hours": rows_behind(account.runs, audited),
             "preempted": rows_behind(account.preempted_runs, audited),
             "lost": rows_behind(account.lost_runs, audited),

@@ -28,6 +28,7 @@ class Runs:
         word: Column name to numbers of texts (TEXTS).
         use: Mean use of GPUs, negative where unknown.
         payer: Row of the account tree.
+        begin: Since when the job wanted its GPUs: its submission, or its start where that is earlier.
         stop: End of the run, for open ones the last instant known; UNKNOWN where it never started.
         gone: When the job no longer wanted its GPUs.
         runaway: Runs that were open long after their limit; they are taken to have ended at it.
@@ -38,6 +39,7 @@ class Runs:
     word: dict[str, Ints]
     use: Floats
     payer: Ints
+    begin: Ints
     stop: Ints
     gone: Ints
     runaway: Flags
@@ -80,9 +82,12 @@ def arrange(jobs: Jobs, payer_of_name: Ints, by: str) -> Runs:
     word = {name: column[chosen] for name, column in word.items()}
     use = np.asarray(jobs.use, dtype=np.float64)[chosen]
     stop, runaway = _stops(number, now)
-    gone = np.where(number["start"] != UNKNOWN, stop, number["end"])
+    submit, start = number["submit"], number["start"]
+    begin = np.where(submit != UNKNOWN, submit, start)
+    begin = np.where((start != UNKNOWN) & (begin > start), start, begin)
+    gone = np.where(start != UNKNOWN, stop, number["end"])
     gone = np.where(number["fate"] == Fate.WAITING, now, gone)
-    return Runs(number, word, use, payer, stop, np.maximum(gone, UNKNOWN), runaway, now)
+    return Runs(number, word, use, payer, begin, stop, np.maximum(gone, UNKNOWN), runaway, now)
 
 
 def _stops(number: dict[str, Ints], now: int) -> tuple[Ints, Flags]:
