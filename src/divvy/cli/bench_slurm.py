@@ -6,8 +6,11 @@ exist, jobs that sleep. Where none can be started, every row says so and has no 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+import structlog
 
 from divvy.adapters.slurm import sandbox
 from divvy.cli import bench_slurm_cost, bench_slurm_trace
@@ -29,6 +32,8 @@ def rows(*, quick: bool, announce: Announce, parts: Sequence[str] = ()) -> Itera
         for part in parts or PARTS:
             yield figure(part, "not measured", None, "", note=reason)
         return
+    # What the engine tells its log would go to the terminal here.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     chosen = tuple(parts or PARTS)
     if "cost" in chosen:
         yield from bench_slurm_cost.rows(quick=quick, announce=announce)

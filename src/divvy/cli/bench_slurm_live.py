@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from divvy.adapters.clock import SteadyClock, read_instant
 from divvy.adapters.slurm.engine import Mode, SlurmEngine
 from divvy.adapters.slurm.lua import job_submit_lua
-from divvy.adapters.slurm.record import View
+from divvy.adapters.slurm.record import PastRun, View
 from divvy.adapters.slurm.sandbox import Sandbox
 from divvy.adapters.slurm.sandbox_files import Layout, NodeGroup
 from divvy.adapters.slurm.settings import SlurmSettings
@@ -88,6 +88,10 @@ class Watched:
         trouble = self._slurm.carry_out(command)
         self.orders.append((time.perf_counter() - began) * 1000)
         return trouble
+
+    def history(self, ago_seconds: int) -> Mapping[str, tuple[PastRun, ...]]:
+        """Return what the accounting tells."""
+        return self._slurm.history(ago_seconds)
 
     def close(self) -> None:
         """Do nothing more."""

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from divvy.adapters.slurm import heartbeat
+from divvy.adapters.slurm.identity import ids
 from divvy.adapters.slurm.lua import job_submit_lua
 from divvy.adapters.slurm.record import MARK, View
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.adapters.slurm.shell import CommandLine
 from divvy.adapters.slurm.text import chunks
-from divvy.adapters.slurm.truth import ids
 from divvy.bootstrap import default_home
 from divvy.bootstrap.slurm import slurm_settings
 from divvy.cli.options import AsJson

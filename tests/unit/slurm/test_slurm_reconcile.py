@@ -58,7 +58,8 @@ class Bench:
 
     def orders(self):
         live = self.truth.rows()
-        return self.steward.commands(self.view, self.now, live, self.truth.managed, self.truth.doomed)
+        truth = self.truth
+        return self.steward.commands(self.view, self.now, live, truth.managed, truth.doomed, truth.strangers)
 
     def phase(self, name):
         jobs = self.state.snapshot.jobs
@@ -272,6 +273,35 @@ def test_names_that_nobody_claims_are_unfunded_and_words_not_understood_are_told
     snapshot = bench.state.snapshot
     assert snapshot.jobs.spec[0].account == "unfunded" and snapshot.jobs.spec[0].min_runtime == 60 * MINUTE
     assert "1" in bench.truth.faults
+
+
+def test_a_job_for_which_nobody_can_be_charged_is_left_to_slurm():
+    bench = Bench(unfunded="nowhere")
+    held = {"priority": 0, "mark": "divvy:new", "reason": "JobHeldUser"}
+    bench.look(
+        job("1", account="nobody", **held), job("2", "RUNNING", account="nobody"), job("3", account="nobody")
+    )
+    assert bench.state.snapshot.jobs.row == {}
+    assert words(bench.orders()) == ["scontrol release 1"]
+    bench.look(job("1", account="nobody"), job("2", "RUNNING", account="nobody"))
+    assert bench.state.snapshot.nodes.node[0].gpus == 0, "its devices are not there for the planners"
+
+
+def test_runs_that_came_and_went_while_nobody_looked_are_charged_once():
+    bench = Bench()
+    who = {"account": "vis", "user": "ada", "partition": "gpu"}
+    runs = (
+        PastRun("9", "REQUEUED", NOW - 90_000, NOW - 60_000, FOUR, ("n1",), submit=NOW - 95_000, **who),
+        PastRun("9", "COMPLETED", NOW - 50_000, NOW - 20_000, FOUR, ("n2",), 0, NOW - 60_000, **who),
+    )
+    pending = (PastRun("8", "PENDING", 0, 0, submit=NOW, **who),)
+    history = {"9": runs, "8": pending}
+    bench.view = View(NOW, {}, bench.nodes, history=history)
+    for _ in range(2):
+        for event in bench.truth.events(bench.view, NOW):
+            bench.state.apply(event)
+    assert [(entry.attempt, entry.end - entry.start) for entry in bench.charged] == [(1, 30_000), (2, 30_000)]
+    assert bench.phase("9") is Phase.FINISHED
 
 
 def test_cancelled_here_is_cancelled_there():

@@ -76,10 +76,13 @@ def test_nodes_with_shards_drains_and_two_types():
     assert node.reason.startswith("a fan is loud") and node.partitions == ("all", "gpu")
 
 
+_WHO = ("vis", "ada", "gpu", "train", "divvy: free")
+
+
 def test_accounting_of_a_requeued_job():
     rows = [
-        ("4_1", "REQUEUED", "100", "130", "gres/gpu=4,gres/gpu:h100=4", "n1", "0:15", "90"),
-        ("4_1", "CANCELLED by 0", "140", "Unknown", "gres/gpu=4", "n2", "0:0", "130"),
+        ("4_1", "REQUEUED", "100", "130", "gres/gpu=4,gres/gpu:h100=4", "n1", "0:15", "90", *_WHO),
+        ("4_1", "CANCELLED by 0", "140", "Unknown", "gres/gpu=4", "n2", "0:0", "130", *_WHO),
     ]
     runs = text.read_accounting("\n".join(text.UNIT.join(row) for row in rows))["4_1"]
     assert [(run.state, run.start, run.end, run.exit_code) for run in runs] == [

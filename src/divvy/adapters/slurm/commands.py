@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from divvy.adapters.slurm.contract import read_contract
+from divvy.adapters.slurm.identity import ids
 from divvy.adapters.slurm.nodes import SLURM
 from divvy.adapters.slurm.record import MARK, MARK_NEW, SlurmJob, View
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.adapters.slurm.text import chunks
-from divvy.adapters.slurm.truth import ids
 from divvy.control.loop import goes_back
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.node import NodeState
@@ -88,6 +88,7 @@ class Steward:
         live: Mapping[str, int],
         managed: Mapping[str, SlurmJob],
         doomed: Iterable[str],
+        strangers: Mapping[str, int],
     ) -> list[Command]:
         """Return what to run.
 
@@ -97,10 +98,15 @@ class Steward:
             live: Rows of live jobs by Slurm's id.
             managed: Managed jobs of the view.
             doomed: Jobs that wait in Slurm and were cancelled here.
+            strangers: Jobs that are left to Slurm, and their submission; what holds them is lifted.
         """
         jobs = self._snapshot.jobs
         wishes = Wishes(cancel=set(doomed))
         for name, job in managed.items():
+            if strangers.get(name) == job.submit:
+                if job.held and job.ours:
+                    wishes.release.add(name)
+                continue
             row = live.get(name)
             phase = jobs.phase[row] if row is not None else Phase.QUEUED
             if row is None or phase is Phase.QUEUED:

@@ -11,12 +11,13 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import structlog
 
-from divvy.adapters.slurm.record import View
+from divvy.adapters.slurm.record import PastRun, View
 from divvy.errors import DivvyError
 
 _log = structlog.get_logger("slurm")
@@ -32,6 +33,9 @@ class Controller(Protocol):
         Raises:
             UnavailableError: If it does not answer, or not with what can be understood.
         """
+
+    def history(self, ago_seconds: int) -> Mapping[str, tuple[PastRun, ...]]:
+        """Return every run in the accounting of the last so many seconds; none where it cannot be asked."""
 
     def carry_out(self, command: tuple[str, ...]) -> str:
         """Run one command; return what went wrong, empty where nothing did.
@@ -51,9 +55,17 @@ class Courier:
         controller: Slurm.
         now: Time, ms.
         period_seconds: Time between two looks.
+        history_seconds: How far back the first view tells the accounting; 0: not at all.
     """
 
-    def __init__(self, controller: Controller, now: Callable[[], int], period_seconds: float) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        now: Callable[[], int],
+        period_seconds: float,
+        history_seconds: int = 0,
+    ) -> None:
+        self._history = history_seconds
         self._controller = controller
         self._now = now
         self._period = period_seconds
@@ -113,8 +125,11 @@ class Courier:
             try:
                 self._carry_out(commands)
                 view = self._controller.read(self._now(), wanted)
-            except DivvyError as error:
-                self._failed(str(error))
+                if self._history:
+                    view = replace(view, history=self._controller.history(self._history))
+                    self._history = 0
+            except (DivvyError, OSError, ValueError, LookupError) as error:
+                self._failed(str(error) or repr(error))
             else:
                 self._deliver(view)
             with self._lock:

@@ -61,5 +61,10 @@ def as_job(run: PastRun) -> SlurmJob:
         end=run.end,
         exit_code=run.exit_code,
         submit=run.submit,
+        account=run.account,
+        user=run.user,
+        partition=run.partition,
+        name=run.name,
+        comment=run.comment,
         node_count=max(len(run.nodes), 1),
     )

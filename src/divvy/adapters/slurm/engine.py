@@ -27,13 +27,14 @@ from divvy.fleet.decision import Plan
 from divvy.fleet.event import Event, Stopping
 from divvy.fleet.job import StopCause
 from divvy.fleet.snapshot import Snapshot
-from divvy.units import MINUTE, SECOND
+from divvy.units import HOUR, MINUTE, SECOND
 
 _log = structlog.get_logger("slurm")
 
 _FRESH_LOOKS: Final = 4
 _FRESH_LEAST: Final = 10 * SECOND
 _BENCH: Final = 30 * SECOND
+_OVERLAP: Final = 24 * HOUR
 _LONGEST_BENCH: Final = 30 * MINUTE
 
 
@@ -73,7 +74,7 @@ class SlurmEngine:
         self._truth = Truth(snapshot, settings, known)
         self._steward = Steward(snapshot, settings)
         self._slots = Slots(snapshot)
-        self._courier = Courier(controller, clock.now, settings.poll / 1000)
+        self._courier = Courier(controller, clock.now, settings.poll / 1000, self._unseen_seconds())
         self._view: View | None = None
         self._absorbed: View | None = None
         self._acted: View | None = None
@@ -126,9 +127,11 @@ class SlurmEngine:
     def heed(self, plan: Plan) -> None:
         """Order Slurm's queue as a plan would; in mode advise only."""
         view = self._absorbed
-        if self.mode is not Mode.ADVISE or view is None or self._acted is view or not self._fresh():
+        if self.mode is not Mode.ADVISE or view is None or self._acted is view:
             return
         self._acted = view
+        if not self._fresh():
+            return
         wanted = advise.order(self._snapshot, plan)
         commands = advise.nice_commands(wanted, view.jobs, self._settings.nice_step)
         if commands or self._truth.wanted:
@@ -144,6 +147,14 @@ class SlurmEngine:
         self._courier.close()
 
     # -- inside ---------------------------------------------------------------------------------------
+
+    def _unseen_seconds(self) -> int:
+        """Return for how long nobody may have looked, at most the window that counts; 0 for a new state."""
+        snapshot, now = self._snapshot, self._clock.now()
+        known = (snapshot.jobs.submitted, snapshot.jobs.started, snapshot.jobs.stopped)
+        last = max((at for column in known for at in column), default=0)
+        first = max(snapshot.epochs[0].since, last - _OVERLAP, now - snapshot.policy.lookback)
+        return max(now - first, 0) // SECOND if now - first > MINUTE else 0
 
     def _fresh(self) -> bool:
         """Return whether what is known of Slurm is young enough to act on."""
@@ -172,7 +183,7 @@ class SlurmEngine:
         now, truth = self._clock.now(), self._truth
         live = truth.rows()
         slots, names = self._slots.commands(view, now, live, truth.managed)
-        orders = self._steward.commands(view, now, live, truth.managed, truth.doomed)
+        orders = self._steward.commands(view, now, live, truth.managed, truth.doomed, truth.strangers)
         commands = [*slots, *naming(names, truth.managed), *orders]
         if commands or wanted:
             self._courier.send(commands, wanted)

@@ -16,8 +16,9 @@ from divvy.fleet.node import Node, NodeState
 
 #: How the cause of a node's state begins where Slurm is its author.
 SLURM: Final = "slurm: "
-_DOWN: Final = ("DOWN", "FAIL", "NOT_RESPONDING", "FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN")
-_DRAINED: Final = ("DRAIN", "MAINT")
+#: A node that is powered down for want of work is none of these: a job that is released wakes it.
+_DOWN: Final = ("DOWN", "FAIL", "NOT_RESPONDING", "FUTURE", "UNKNOWN")
+_DRAINED: Final = ("DRAIN",)
 
 
 class FleetNames:

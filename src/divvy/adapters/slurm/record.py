@@ -180,6 +180,11 @@ class PastRun:
         nodes: Where.
         exit_code: As in `SlurmJob`.
         submit: When it entered the queue.
+        account: Slurm's account.
+        user: Login name.
+        partition: Where it ran.
+        name: What people call it.
+        comment: What the user wrote, where the accounting keeps it.
     """
 
     job: str
@@ -190,6 +195,11 @@ class PastRun:
     nodes: tuple[str, ...] = ()
     exit_code: int | None = None
     submit: int = 0
+    account: str = ""
+    user: str = ""
+    partition: str = ""
+    name: str = ""
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +213,7 @@ class View:
         reservations: Reservations by name.
         past: Runs in the accounting of the jobs that were asked for.
         asked: Jobs whose accounting was asked for, whether or not there is any.
+        history: In the first view: every run in the accounting since somebody last looked.
         took_ms: How long it took to ask.
         calls: Requests to slurmctld and slurmdbd that it took.
     """
@@ -213,5 +224,6 @@ class View:
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     past: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
+    history: Mapping[str, tuple[PastRun, ...]] = field(default_factory=dict)
     took_ms: float = 0.0
     calls: int = 0

@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import structlog
+
 from divvy.adapters.slurm import text
 from divvy.adapters.slurm.record import PastRun, SlurmJob, View
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.errors import UnavailableError
+
+_log = structlog.get_logger("slurm")
 
 #: What Slurm's commands say when it is slurmctld that does not answer, and not the request that is wrong.
 _SILENT: Final = (
@@ -128,7 +132,9 @@ class CommandLine:
                 "slurm-answer", f"what Slurm printed cannot be read: {error}"
             ) from error
         took = (time.monotonic() - began) * 1000
-        return View(now, jobs, nodes, reservations, past, asked, took, 3 + more + bool(accounting))
+        return View(
+            now, jobs, nodes, reservations, past, asked, took_ms=took, calls=3 + more + bool(accounting)
+        )
 
     def carry_out(self, command: tuple[str, ...]) -> str:
         """Run one command; return what went wrong.
@@ -143,6 +149,16 @@ class CommandLine:
                 return ""
             command = (*command[:2], ",".join(left))
         return self.shell.tell(command)
+
+    def history(self, ago_seconds: int) -> Mapping[str, tuple[PastRun, ...]]:
+        """Return every run in the accounting of the last so many seconds; none where it cannot be asked."""
+        try:
+            return text.read_accounting(self.shell.ask(text.since(ago_seconds)))
+        except (UnavailableError, ValueError) as error:
+            _log.warning(
+                "the accounting cannot be read; runs that nobody saw are not charged", problem=str(error)
+            )
+            return {}
 
     def close(self) -> None:
         """Do nothing: each command is a process of its own."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from divvy.adapters.slurm.identity import base_id, ids
 from divvy.adapters.slurm.record import MARK, SlurmJob, View
 from divvy.adapters.slurm.text import chunks
-from divvy.adapters.slurm.truth import base_id, ids
 from divvy.fleet.job import Phase
 from divvy.fleet.snapshot import Snapshot
 from divvy.units import MINUTE, SECOND

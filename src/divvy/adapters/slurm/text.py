@@ -63,7 +63,21 @@ QUEUE: Final = (
 NODES: Final = ("scontrol", "--oneliner", "--details", "show", "nodes")
 RESERVATIONS: Final = ("scontrol", "--oneliner", "show", "reservations")
 JOB_DETAILS: Final = ("scontrol", "--oneliner", "--details", "show", "jobs")
-_PAST: Final = ("JobID", "State", "Start", "End", "AllocTRES", "NodeList", "ExitCode", "Submit")
+_PAST: Final = (
+    "JobID",
+    "State",
+    "Start",
+    "End",
+    "AllocTRES",
+    "NodeList",
+    "ExitCode",
+    "Submit",
+    "Account",
+    "User",
+    "Partition",
+    "JobName",
+    "Comment",
+)
 
 
 def accounting(jobs: Iterable[str]) -> tuple[str, ...]:
@@ -73,10 +87,10 @@ def accounting(jobs: Iterable[str]) -> tuple[str, ...]:
     return ("sacct", *options, f"--format={','.join(_PAST)}", f"--jobs={names}")
 
 
-def ended_since(start_seconds: int) -> tuple[str, ...]:
-    """Return the command that tells every run that was there at or after a time (s since the epoch)."""
+def since(ago_seconds: int) -> tuple[str, ...]:
+    """Return the command that tells every run of everybody in the last so many seconds."""
     options = ("--duplicates", "--allocations", "--noheader", "--parsable2", f"--delimiter={UNIT}")
-    return ("sacct", *options, f"--format={','.join(_PAST)}", "--allusers", f"--starttime=@{start_seconds}")
+    return ("sacct", *options, f"--format={','.join(_PAST)}", "--allusers", f"--starttime=now-{ago_seconds}")
 
 
 # -- jobs ----------------------------------------------------------------------------------------------
@@ -270,7 +284,7 @@ def read_reservations(text: str) -> dict[str, Reservation]:
 
 
 def read_accounting(text: str) -> dict[str, tuple[PastRun, ...]]:
-    """Return the runs that `accounting` or `ended_since` printed, by job, in order of their starts.
+    """Return the runs that `accounting` or `since` printed, by job, in order of their starts.
 
     Raises:
         ValueError: If a line has not all fields.
@@ -292,6 +306,7 @@ def read_accounting(text: str) -> dict[str, tuple[PastRun, ...]]:
             hostlist.expand(row["NodeList"]),
             _code(row["ExitCode"]),
             _instant(row["Submit"]),
+            *(row[name] for name in ("Account", "User", "Partition", "JobName", "Comment")),
         )
         found.setdefault(job, []).append(run)
     return {job: tuple(sorted(runs, key=lambda run: run.start)) for job, runs in found.items()}

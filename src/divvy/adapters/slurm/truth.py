@@ -7,13 +7,14 @@ of it, with Slurm's own times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from divvy.adapters.slurm.ends import as_job, ending, run_of
+from divvy.adapters.slurm.identity import base_id, is_ready
 from divvy.adapters.slurm.nodes import SLURM, FleetNames, fleet_nodes
 from divvy.adapters.slurm.record import MARK, SlurmJob, View
 from divvy.adapters.slurm.settings import SlurmSettings
@@ -32,11 +33,6 @@ _LOOKS: Final = 5
 _GONE: Final = "Slurm no longer knows it"
 _USED: Final = "Slurm used the devices otherwise"
 _LIVE: Final = (Phase.PLACED, Phase.RUNNING, Phase.STOPPING)
-
-
-def base_id(name: str) -> str:
-    """Return Slurm's id of a job here: one that came back after its end is called ``ID@SECONDS``."""
-    return name.partition("@")[0]
 
 
 class Truth:
@@ -69,6 +65,8 @@ class Truth:
         """Jobs that were taken back, and when they may try again, ms."""
         self.faults: dict[str, tuple[str, ...]] = {}
         """Words of contracts that could not be understood, by job."""
+        self.strangers: dict[str, int] = {}
+        """Jobs of managed partitions for which nobody can be charged, and their submission: left to Slurm."""
         self.managed: dict[str, SlurmJob] = {}
         """Jobs of the last view that are managed."""
 
@@ -90,6 +88,8 @@ class Truth:
         for name in list(self.live):
             yield from self._follow(name, view, now)
         yield from self._arrivals(view, now)
+        if view.history:
+            yield from self._unseen(view, now)
         yield from self._make_room(now)
 
     # -- nodes ----------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Truth:
         foreign, ours = dict[str, int](), dict[str, int]()
         for name, job in view.jobs.items():
             if job.holds and job.gpus.total:
-                mine = name in self.managed and self._pays(job)
+                mine = name in self.managed and self.strangers.get(name) != job.submit
                 held = ours if mine else foreign
                 for place, gpus in self.where(job):
                     held[place] = held.get(place, 0) + gpus
@@ -119,9 +119,6 @@ class Truth:
                 yield NodeChanged(now, new)
         for node in there.values():
             yield NodeChanged(now, node)
-
-    def _pays(self, job: SlurmJob) -> bool:
-        return bool(self._claims.of(job.account))
 
     def where(self, job: SlurmJob) -> tuple[tuple[str, int], ...]:
         """Return where a job is, as (node name here, devices) pairs."""
@@ -299,6 +296,7 @@ class Truth:
         for job in unknown:
             yield from self._arrive(job, now, before=job.id in before)
         self._seen = {name: at for name, at in self._seen.items() if name in view.jobs}
+        self.strangers = {name: at for name, at in self.strangers.items() if name in view.jobs}
         self.doomed &= {name for name, job in view.jobs.items() if job.waits}
 
     def _was_cancelled(self, job: SlurmJob) -> bool:
@@ -321,7 +319,7 @@ class Truth:
         name = f"{job.id}@{job.submit // 1000}" if before else job.id
         read = read_job(job, name, self._settings, self._claims, self.names, self._snapshot.policy)
         if read is None:
-            self._seen[job.id] = job.submit
+            self._seen[job.id] = self.strangers[job.id] = job.submit
             _log.warning("not managed: no account claims it, and there is no unfunded one", job=job.id)
             return
         if read.contract.faults:
@@ -332,7 +330,8 @@ class Truth:
         yield Submitted(submitted, read.spec, debug)
         row = self._snapshot.jobs.row.get(name)
         if row is None or self._snapshot.jobs.phase[row].terminal:
-            self._seen[job.id] = job.submit  # refused, and the loop's log says why
+            # Refused, and the loop's log says why.
+            self._seen[job.id] = self.strangers[job.id] = job.submit
             return
         self.live[job.id] = row
         if job.runs and job.start:
@@ -341,6 +340,28 @@ class Truth:
             yield from self._start(name, job)
             if self._snapshot.jobs.rate[row]:
                 yield ending(read.spec, job, None)
+
+    def _unseen(self, view: View, now: int) -> Iterator[Event]:
+        """Yield the jobs that came and went while nobody looked, run by run."""
+        gone = {
+            name: [as_job(run) for run in runs if run.end and run.end > run.start > 0 and run.gpus.total]
+            for name, runs in view.history.items()
+            if name not in view.jobs and name not in self.live
+        }
+        before = self._known(name for name, runs in gone.items() if runs)
+        for name, runs in gone.items():
+            if not runs or name in before or not self._recent(runs[-1], now) or not self._manages(runs[0]):
+                continue
+            read = read_job(runs[0], name, self._settings, self._claims, self.names, self._snapshot.policy)
+            if read is None:
+                continue
+            yield Submitted(min(runs[0].submit, now), read.spec)
+            row = self._snapshot.jobs.row.get(name)
+            for run in runs:
+                if row is not None and not self._snapshot.jobs.phase[row].terminal:
+                    yield from self._start(name, run)
+                    if self._snapshot.jobs.rate[row]:
+                        yield ending(read.spec, run, None)._replace(requeue=run is not runs[-1])
 
     def _recent(self, job: SlurmJob, now: int) -> bool:
         """Return whether a run that nobody saw is to be charged: what ended after the first tree held."""
@@ -366,16 +387,6 @@ class Truth:
                 yield Stopped(now, spec.id, StopCause.START_FAILED, requeue=True, detail=_USED)
 
 
-def is_ready(job: SlurmJob, now: int) -> bool:
-    """Return whether a waiting job could start if it had devices: nothing else holds it back.
-
-    A hold of the user or of an administrator is theirs; a job held so is not Divvy's to start.
-    """
-    if not job.waits or "unfulfilled" in job.dependency or job.eligible > now:
-        return False
-    return not job.held or job.ours
-
-
 def _is_ours(old: Node, new: Node) -> bool:
     """Return whether the state here goes before Slurm's: a drain asked for here, done yet or undone yet."""
     asked = old.state is NodeState.DRAINING and not old.cause.startswith(SLURM)
@@ -383,8 +394,3 @@ def _is_ours(old: Node, new: Node) -> bool:
         return asked
     ordered = new.state is NodeState.DRAINING and new.cause.startswith(f"{SLURM}{MARK}:")
     return ordered and (asked or old.state is NodeState.UP)
-
-
-def ids(jobs: Mapping[str, object]) -> list[str]:
-    """Return job ids in their natural order."""
-    return sorted(jobs, key=lambda name: [int(part) if part.isdecimal() else 0 for part in name.split("_")])

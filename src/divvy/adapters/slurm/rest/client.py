@@ -44,7 +44,7 @@ class RestReader(CommandLine):
             what = f"what slurmrestd answers cannot be read: {error!r}"
             raise UnavailableError.one("slurm-answer", what) from error
         took = (time.monotonic() - began) * 1000
-        return View(now, jobs, nodes, reservations, past, asked, took, 3 + bool(accounting))
+        return View(now, jobs, nodes, reservations, past, asked, took_ms=took, calls=3 + bool(accounting))
 
     def close(self) -> None:
         """Close the connection."""
