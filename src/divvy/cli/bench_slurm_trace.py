@@ -206,7 +206,7 @@ class Submitter(threading.Thread):
 
 def waits(*, quick: bool, announce: Announce) -> Iterator[Row]:
     """Yield how live waits under Divvy agree with simulated ones."""
-    count, seconds = (100, 15.0) if quick else (JOBS, 150.0)
+    count, seconds = (150, 20.0) if quick else (JOBS, 300.0)
     made = sample(count, seconds)
     if made is None:
         yield figure("waits", "not measured", None, "", note="the Philly trace is not beside the checkout")
@@ -256,7 +256,7 @@ def fairshare(*, quick: bool, announce: Announce) -> Iterator[Row]:
     The simulator's constants are those of Slurm's sample configuration; its time is stretched by 5, so that
     its calculation period of 5 minutes is the shortest that Slurm takes, one minute.
     """
-    count, seconds = (100, 15.0) if quick else (JOBS, 240.0)
+    count, seconds = (150, 20.0) if quick else (JOBS, 240.0)
     made = sample(count, seconds)
     if made is None:
         yield figure(
