@@ -86,11 +86,18 @@ def test_what_the_user_or_an_administrator_holds_is_not_started(world, plane):
     later = world.sbatch("vis", *WHOLE, f"--dependency=afterok:{mine}", contract="min_runtime=1m")
     shards = world.sbatch("vis", "--gres=shard:2", "-p", "mixed")
     mixed = world.sbatch("vis", "--gres=gpu:v100:2", "-p", "mixed", contract="min_runtime=1m")
+    tasks = world.sbatch("lang", "--array=1-3%1", "--gpus=1", "-p", "h100", contract="min_runtime=1m")
+    pair = ("--gres=gpu:h100:1", "-p", "h100", ":", "--gres=gpu:a100:1", "-p", "mixed")
+    both = world.sbatch("lang", *pair, contract="min_runtime=1m")
     world.until_state(mixed, "RUNNING")
     world.until_state(shards, "RUNNING")
     placement = control.until_job(mixed, "protected")["placement"]
     assert placement == [{"node": "node05:v100", "gpus": 2}]
     assert {world.jobs()[job].state for job in (mine, admins, later)} == {"PENDING"}
     assert control.job(mine) is None and control.job(later) is None and control.job(shards) is None
+    world.until_state(f"{tasks}_1", "RUNNING")
+    assert control.until_job(f"{tasks}_1", "protected")["gpus"] == 1
+    world.until_state(both, "RUNNING")
+    assert len(control.until_job(both, "protected")["placement"]) == 2, "a heterogeneous job is one gang"
     world.run("scontrol", "release", mine)
     world.until_state(mine, "RUNNING")

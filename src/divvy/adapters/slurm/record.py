@@ -60,7 +60,6 @@ class SlurmJob:
         batch: Whether it has a batch script.
         reservation: Reservation it asked for.
         dependency: What it waits for; empty: nothing.
-        shape: Further demands as text (features, node list): jobs with equal shapes can use equal nodes.
     """
 
     id: str
@@ -90,7 +89,6 @@ class SlurmJob:
     batch: bool = True
     reservation: str = ""
     dependency: str = ""
-    shape: str = ""
 
     @property
     def waits(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import structlog
@@ -36,8 +35,6 @@ class Claims:
         self._paths = {tree.paths[row] for row in tree.leaves}
         self._unfunded = unfunded if unfunded in self._paths else ""
         self._known: dict[str, str] = {}
-        self.unclaimed: set[str] = set()
-        """Slurm accounts that no leaf claims, as far as jobs of them were seen."""
 
     def of(self, account: str) -> str:
         """Return the path of the account that pays; empty where there is not even an unfunded one."""
@@ -54,7 +51,6 @@ class Claims:
             _log.warning("claimed by several accounts", slurm_account=account, error=str(error))
         if path in self._paths:
             return str(path)
-        self.unclaimed.add(account)
         _log.warning("no account claims it", slurm_account=account, pays=self._unfunded or "nobody")
         return self._unfunded
 
@@ -109,15 +105,14 @@ def read_job(
     return Read(spec, contract)
 
 
-def place(job: SlurmJob, names: FleetNames, spreads: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def place(job: SlurmJob, names: FleetNames) -> tuple[tuple[str, int], ...]:
     """Return where a run is, as (node name here, devices) pairs; empty where that is not known.
 
     Args:
         job: As Slurm has it.
         names: Nodes.
-        spreads: GPUs per node where Slurm has told them for this very job.
     """
-    pairs = tuple(spreads.items()) or job.spread or even(job)
+    pairs = job.spread or even(job)
     if not pairs and job.nodes:
         each, rest = divmod(job.gpus.total, len(job.nodes))
         pairs = tuple((name, each + (number < rest)) for number, name in enumerate(job.nodes))

@@ -46,8 +46,6 @@ _FIELDS: Final = (
     "BatchFlag",
     "Reservation",
     "Dependency",
-    "Feature",
-    "ReqNodes",
     "Name",
     "Comment",
 )
@@ -147,7 +145,6 @@ def _job(row: Mapping[str, str]) -> SlurmJob:
         batch=row["BatchFlag"] == "1",
         reservation=_text(row["Reservation"]),
         dependency=_text(row["Dependency"]),
-        shape="|".join((_text(row["Feature"]), _text(row["ReqNodes"]))).strip("|"),
     )
 
 

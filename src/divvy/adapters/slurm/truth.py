@@ -122,7 +122,7 @@ class Truth:
 
     def where(self, job: SlurmJob) -> tuple[tuple[str, int], ...]:
         """Return where a job is, as (node name here, devices) pairs."""
-        return tuple(pair for pair in place(job, self.names, {}) if pair[0])
+        return tuple(pair for pair in place(job, self.names) if pair[0])
 
     # -- jobs that are known ----------------------------------------------------------------------------
 
@@ -296,6 +296,7 @@ class Truth:
         for job in unknown:
             yield from self._arrive(job, now, before=job.id in before)
         self._seen = {name: at for name, at in self._seen.items() if name in view.jobs}
+        self.faults = {name: words for name, words in self.faults.items() if base_id(name) in self.live}
         self.strangers = {name: at for name, at in self.strangers.items() if name in view.jobs}
         self.doomed &= {name for name, job in view.jobs.items() if job.waits}
 

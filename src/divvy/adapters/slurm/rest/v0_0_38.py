@@ -92,7 +92,6 @@ def _job(row: Mapping[str, Any], name: str) -> SlurmJob:
         batch=bool(row.get("batch_flag", True)),
         reservation=row.get("resv_name") or "",
         dependency=row.get("dependency") or "",
-        shape="|".join((row.get("features") or "", row.get("required_nodes") or "")).strip("|"),
     )
 
 
