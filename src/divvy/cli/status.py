@@ -22,6 +22,7 @@ from divvy.cli.render import (
     path,
     percent,
     seconds,
+    stamp,
     state,
     whole,
 )
@@ -159,8 +160,17 @@ def _node_row(node: dict[str, Any]) -> tuple[Any, ...]:
         f"{node['free']}/{node['gpus']}",
         busy,
         devices,
-        node["cause"] or note,
+        node["cause"] or _maintenance(node) or note,
     )
+
+
+def _maintenance(node: dict[str, Any]) -> str:
+    """Return the maintenance that is announced for a node, empty where there is none."""
+    window = node["maintenance"]
+    if window is None:
+        return ""
+    until = f" until {stamp(window['until_at'])}" if window["until_at"] is not None else ""
+    return f"from {stamp(window['from_at'])}{until}: {window['cause']}"
 
 
 def _busy(devices: Iterable[dict[str, Any]]) -> tuple[str, str]:

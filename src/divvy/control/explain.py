@@ -276,7 +276,8 @@ def _running(job: JobSight, view: View, now: int) -> Explanation:
         left = format_duration(job.protected_until - now)
         headline = Because("protected", f"runs on {where}; protected for another {left}")
     else:
-        headline = Because("interruptible", f"runs on {where}; past its protection, it may be preempted")
+        why = "past its protection" if job.protected_until else "begun without protection"
+        headline = Because("interruptible", f"runs on {where}; {why}, it may be preempted")
     numbers: dict[str, float | int | str | None] = {
         "running_seconds": None if job.started is None else (now - job.started) / 1000,
         "protected_seconds": max(job.protected_until - now, 0) / 1000,

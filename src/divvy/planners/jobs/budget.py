@@ -219,15 +219,16 @@ class _Pass:
     def _try(self, account: Account, head: Head) -> bool:
         index, snapshot = self.index, self.snapshot
         avoid = self.slots.avoid(head.row, self.now + snapshot.jobs.spec[head.row].min_runtime)
-        zones = [avoid | outside for outside in index.zones.outside(head.clusters)]
-        if any(self._try_free(head, zone) for zone in zones):
-            return True
+        zones = index.zones.outside(head.clusters)
+        for outside in zones:
+            if self._try_free(head, avoid | outside):
+                return True
         taken = None
         patient = snapshot.jobs.queued[head.row] + self._patience(head)
         if patient <= self.now:
-            for zone in zones:
-                taken = self.reclaim.from_others(account, head, zone) or self.reclaim.own_swap(
-                    account, head, zone
+            for outside in zones:
+                taken = self.reclaim.from_others(account, head, avoid | outside) or self.reclaim.own_swap(
+                    account, head, avoid | outside
                 )
                 if taken is not None:
                     break
