@@ -194,6 +194,16 @@ def test_a_requeued_job_has_several_runs_and_a_row_told_twice_is_counted_once():
     assert "2 rows: lines 4-5" in found.warnings[0].text
 
 
+def test_a_job_that_waits_again_is_no_run_told_twice():
+    rows = [
+        row("1", state="PREEMPTED", end="1T11:00:00", elapsed="01:00:00"),
+        row("1", state="PENDING", start="Unknown", end="Unknown", elapsed="00:00:00"),
+    ]
+    found = read(table(*rows))
+    assert column(found, "state") == ["PREEMPTED", "PENDING"] and found.tally.duplicates == 0
+    assert read(table(rows[1]), table(rows[0])).tally.duplicates == 1, "seen while it waited, and at its end"
+
+
 def test_arrays_and_what_never_started():
     rows = [
         row("5_[1-10%3]", state="PENDING", start="Unknown", end="Unknown", nodes="None assigned"),

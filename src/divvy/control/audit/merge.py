@@ -66,8 +66,13 @@ def _order(jobs: Jobs, index: int) -> tuple[int, int]:
 
 
 def _one_run(jobs: Jobs, one: int, other: int) -> bool:
-    start = jobs.numbers["start"]
-    return start[one] == start[other] or UNKNOWN in (start[one], start[other])
+    start, fate, file = (jobs.numbers[name] for name in ("start", "fate", "file"))
+    if UNKNOWN not in (start[one], start[other]):
+        return start[one] == start[other]
+    if start[one] == start[other] or file[one] != file[other]:
+        return True
+    # In one file, what waits behind a run that was cut short is the job that waits again.
+    return max(fate[one], fate[other]) < Fate.PREEMPTED
 
 
 def _rank(jobs: Jobs, index: int) -> tuple[int, int, int, int]:
