@@ -27,6 +27,7 @@ class LiveSettings:
         engine: Name of the engine: ``local`` or ``slurm``.
         mode: What Divvy may do to an engine that decides for itself: ``observe``, ``advise`` or ``enforce``.
         engine_file: File of the engine's own settings; empty: none.
+        notify: File that names the receivers of notifications; empty: nobody is told.
         restarts: How often the loop was started before, by the same `divvy up`.
     """
 
@@ -42,6 +43,7 @@ class LiveSettings:
     engine: str = "local"
     mode: str = "enforce"
     engine_file: str = ""
+    notify: str = ""
     restarts: int = 0
 
 

@@ -34,6 +34,7 @@ from divvy.service.home import (
     url_of,
     write_address,
 )
+from divvy.service.notify.receivers import read_receivers
 from divvy.service.peer import user_name
 from divvy.service.supervisor import Child, Supervisor, python
 from divvy.units import parse_duration
@@ -67,9 +68,8 @@ def verb(
     policy: str = typer.Option("budget", "--policy", help="Planner."),
     keep: str = typer.Option("90d", "--keep", help="How long jobs that are over stay readable."),
     keep_journal: str = typer.Option("14d", "--keep-journal", help="How long passes can be re-run."),
-    trust_wall_clock: bool = typer.Option(
-        False, "--trust-wall-clock", help="Take the wall clock, though it was set since the last run."
-    ),
+    trust_wall_clock: bool = typer.Option(False, "--trust-wall-clock", help="Take it, though it was set."),
+    notify: Path | None = typer.Option(None, "--notify", help="Whom to tell. [notify.toml of the state]"),
     no_browser: bool = typer.Option(False, "--no-browser", help="Do not open the page in a browser."),
 ) -> None:
     """Start the control plane on this machine: scheduler, API and page. It runs until Ctrl-C or SIGTERM.
@@ -91,6 +91,7 @@ def verb(
         engine=engine,
         mode=mode if engine != "local" else "enforce",
         engine_file=str(slurm_config.absolute()) if slurm_config is not None else "",
+        notify=_receivers(notify, root),
     )
     check_engine(settings, sample=sample)  # what is not to be had is refused before anything else
     _up(
@@ -138,8 +139,23 @@ def _up(
             Child("loop", python("divvy.service.loop_process"), Orders(settings)),
             Child("api", python("divvy.service.api_process"), Orders(settings, sockets)),
         ]
+        if settings.notify:
+            children.append(Child("notify", python("divvy.service.notify_process"), Orders(settings)))
         Supervisor(children, root / "logs", lambda line: _warn(screen, line)).run(ready)
         screen.line("stopped; jobs that run go on, and the next `divvy up` takes them over")
+
+
+def _receivers(named: Path | None, root: Path) -> str:
+    """Return the file of receivers, checked; empty where nobody is to be told.
+
+    Raises:
+        InputError: If it cannot be used.
+    """
+    path = named if named is not None else root / "notify.toml"
+    if named is None and not path.exists():
+        return ""
+    read_receivers(path)
+    return str(path.absolute())
 
 
 def _days(option: str, text: str) -> float:

@@ -104,6 +104,20 @@ class HistoryRow(NamedTuple):
     seq: int
 
 
+class OccurrenceRow(NamedTuple):
+    """Something that happened to a job, with what is to be said of the job."""
+
+    id: int
+    at: int
+    event: str
+    detail: dict[str, Any]
+    job: str
+    name: str
+    account: str
+    author: str
+    gpus: int
+
+
 class JournalRow(NamedTuple):
     """A journal entry without its body."""
 
@@ -211,6 +225,22 @@ class Reader(Books):
         """Return what happened to a job, oldest first."""
         query = sa.select(history).where(history.c.job == name).order_by(history.c.id)
         return [HistoryRow(r.at, r.event, as_object(r.detail), r.seq) for r in self._rows(query)]
+
+    def happened(self, after: int, limit: int) -> list[OccurrenceRow]:
+        """Return what happened to jobs after a number of the history, oldest first."""
+        columns = (history.c.id, history.c.at, history.c.event, history.c.detail, history.c.job)
+        query = (
+            sa.select(*columns, job.c.name, job.c.account, job.c.author, job.c.gpus)
+            .join(job, job.c.id == history.c.job)
+            .where(history.c.id > after)
+            .order_by(history.c.id)
+            .limit(limit)
+        )
+        return [OccurrenceRow._make(row)._replace(detail=as_object(row.detail)) for row in self._rows(query)]
+
+    def newest_happened(self) -> int:
+        """Return the newest number of the history, 0 if there is none."""
+        return int(self._rows(sa.select(sa.func.coalesce(sa.func.max(history.c.id), 0)))[0][0])
 
     def debug_gpu_time(self, author: str, since: int) -> int:
         """Return the declared GPU-ms of an author's debug jobs submitted since a time."""

@@ -1,0 +1,1 @@
+"""Notifications: what happened, told to commands and webhooks, at least once and in order."""
