@@ -22,8 +22,8 @@ from divvy.planners.slices.packing import Counts, shapes, sizes_of
 #: Work of a program, in nodes: a plan does not depend on the machine; the time is a last resort.
 _NODES: Final = 400
 _SECONDS: Final = 60.0
-#: Headroom that a program may always look for; more where a fleet is that much too large.
-_HEADROOM: Final = 100.0
+#: More headroom is not looked for: such a fleet is far too large, and stays uncut beyond it.
+_MOST_HEADROOM: Final = 100.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _solve(
         low[-1] = high[-1] = 1
     else:
         cost[-1] = -1
-        high[-1] = max(_HEADROOM, _most_headroom(sku, demands, options, gpus))
+        high[-1] = _MOST_HEADROOM
     rows = [
         LinearConstraint(coo_array(room), 0, np.inf),
         LinearConstraint(coo_array(serve), 0, np.inf),
@@ -166,15 +166,6 @@ def _solve(
         options={"mip_rel_gap": 0.01, "node_limit": _NODES, "time_limit": _SECONDS},
     )
     return answer, shape_list
-
-
-def _most_headroom(sku: Sku, demands: Sequence[Demand], options: Sequence[Configuration], gpus: int) -> float:
-    """Return a headroom that no packing exceeds: every compute slice at its best for the tightest model."""
-    best = [0.0] * len(demands)
-    for option in options:
-        one = option.demand
-        best[one] = max(best[one], option.capacity_qps / option.size / demands[one].rate_qps)
-    return min(best) * gpus * sku.compute_slices
 
 
 def pack(
