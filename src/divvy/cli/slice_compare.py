@@ -210,7 +210,7 @@ def bars(rows: list[dict[str, Any]], title: str) -> str:
     ways = list(dict.fromkeys(f"{row['planner']} + {row['dispatcher']}" for row in rows))
     models = list(dict.fromkeys(row["model"] for row in rows))
     bar, gap, height, left, top = 8, 14, 220, 46, 40
-    group = bar * len(ways) + gap
+    group = max(bar * len(ways) + gap, 6 * max(map(len, models), default=0) + gap)  # room for the names
     width, below = left + group * len(models) + 20, top + height + 30 + 16 * len(ways)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{below}" font-family="sans-serif" '
