@@ -15,7 +15,7 @@ from divvy.planners.jobs.budget import BudgetPlanner
 from divvy.sim.accounts import claim
 from divvy.sim.engine import Pace
 from divvy.sim.replay import replay
-from divvy.sim.scenario import Scenario
+from divvy.sim.scenario import Scenario, build_fleet
 from divvy.sim.traces.jsonlines import read_jsonlines
 from divvy.units import HOUR
 
@@ -114,3 +114,20 @@ def test_damaged_lists_in_a_trace_are_told(value):
     with pytest.raises(InputError) as caught:
         read_jsonlines(row.encode() + b"\n", "t")
     assert [fault.code for fault in caught.value.faults] == ["trace-value"]
+
+
+def test_a_fleet_may_have_several_clusters_and_models():
+    fleet = build_fleet(None, "east:2x8@H100-80GB, 8x4")
+    assert [(node.name, node.gpus, node.model, node.cluster) for node in fleet[:3]] == [
+        ("node01", 8, "H100-80GB", "east"),
+        ("node02", 8, "H100-80GB", "east"),
+        ("node03", 4, "gpu", ""),
+    ]
+    assert (len(fleet), fleet[0].weight, fleet[2].weight) == (10, 989, 1)
+
+
+@pytest.mark.parametrize("shape", ["", "8", "2x4,", "a b:2x4", "2x4@", ":2x4", "0x4", "2x4;2x4"])
+def test_what_is_no_shape_is_refused(shape):
+    with pytest.raises(InputError) as caught:
+        build_fleet(None, shape)
+    assert caught.value.code == "fleet-shape"

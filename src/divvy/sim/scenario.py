@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from divvy.errors import InputError
 from divvy.fleet.budget import Budget
+from divvy.fleet.device import GENERIC, weight_of
 from divvy.fleet.node import Node
 from divvy.sim.accounts import Claims
 from divvy.sim.contracts import Contracts, Workload, draw
@@ -18,7 +20,11 @@ from divvy.units import MINUTE
 
 POOL: Final = "pool"
 CHECKPOINT: Final = 30 * MINUTE
-_SHAPE: Final = re.compile(r"([1-9]\d{0,5})\s*[xX]\s*([1-9]\d{0,5})", re.ASCII)
+_SHAPE: Final = re.compile(
+    r"(?:(?P<cluster>[A-Za-z0-9_-]{1,63}):)?(?P<count>[1-9]\d{0,5})\s*[xX]\s*(?P<size>[1-9]\d{0,5})"
+    r"(?:@(?P<model>[A-Za-z0-9_.-]{1,63}))?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,9 @@ class Scenario:
 def build_fleet(gpus: int | None, shape: str | None) -> tuple[Node, ...]:
     """Return K nodes of M devices for a shape ``KxM``, or one pooled node where no shape is given.
 
+    A shape may be several with commas between them, each with its cluster and its device model:
+    ``east:4x8@H100-80GB,west:2x4``.
+
     Raises:
         InputError: If neither is given, the shape cannot be read, or the two contradict each other.
     """
@@ -83,21 +92,34 @@ def build_fleet(gpus: int | None, shape: str | None) -> tuple[Node, ...]:
         if gpus < 1:
             raise InputError.one("fleet-size", f"{gpus} devices", path="--gpus", allowed="1 or more")
         return (Node(POOL, gpus),)
-    match = _SHAPE.fullmatch(shape.strip())
-    if match is None:
+    parts = [_SHAPE.fullmatch(part.strip()) for part in shape.split(",")]
+    found = [match for match in parts if match is not None]
+    if len(found) < len(parts):
         raise InputError.one(
             "fleet-shape",
             f"{shape!r} is not a shape of nodes",
             path="--nodes",
-            allowed="KxM, K nodes of M devices each",
+            allowed="KxM, K nodes of M devices each; CLUSTER:KxM@MODEL, several with commas",
             fix='write for example "29x8"',
         )
-    count, size = int(match[1]), int(match[2])
-    if gpus is not None and gpus != count * size:
+    total = sum(int(match["count"]) * int(match["size"]) for match in found)
+    if gpus is not None and gpus != total:
         raise InputError.one(
             "fleet-shape",
-            f"{count} nodes of {size} have {count * size} devices, --gpus says {gpus}",
+            f"{shape} has {total} devices, --gpus says {gpus}",
             path="--nodes",
             fix="make them agree or leave --gpus out",
         )
-    return tuple(Node(f"node{number:0{len(str(count))}d}", size) for number in range(1, count + 1))
+    return tuple(_nodes(found))
+
+
+def _nodes(parts: Sequence[re.Match[str]]) -> Iterator[Node]:
+    """Yield the nodes of all parts of a shape; they are numbered through."""
+    width = len(str(sum(int(part["count"]) for part in parts)))
+    number = 0
+    for part in parts:
+        cluster, model = part["cluster"] or "", part["model"] or GENERIC.name
+        for _ in range(int(part["count"])):
+            number += 1
+            name = f"node{number:0{width}d}"
+            yield Node(name, int(part["size"]), model, weight_of(model), cluster=cluster)
