@@ -18,7 +18,8 @@ from divvy.adapters.store.intake import IntakeWriter
 from divvy.adapters.store.reader import Reader
 from divvy.adapters.store.schema import prepare
 from divvy.adapters.store.wake import wake
-from divvy.bootstrap import LiveSettings, default_database, live_loop, local_engine
+from divvy.bootstrap import LiveSettings, default_database, live_loop
+from divvy.bootstrap.engines import local_engine
 from divvy.control.journal import replay
 from divvy.control.launch import LaunchSpec
 from divvy.errors import DivvyError
