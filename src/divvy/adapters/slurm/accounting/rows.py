@@ -198,7 +198,7 @@ def gpus_held(told: Resources) -> Gpus:
         raise RowError("gpus-unreadable", str(error)) from error
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65_536)
 def _session_name(name: str) -> bool:
     return _SESSION_NAME.search(name) is not None
 
