@@ -14,13 +14,15 @@ from divvy.control.state import FleetState
 from divvy.fleet.job import Phase, StopCause
 from divvy.planners.base import JobPlanner
 from divvy.sim.contracts import Workload
-from divvy.sim.foresight.interval import FUTURES, HORIZON, StartInterval, start_intervals
+from divvy.sim.foresight.interval import StartInterval, start_intervals
 from divvy.sim.foresight.past import Arrival, Ended, Past
 from divvy.sim.measures import Window
 from divvy.sim.recorder import OPEN, Entry, Recorder
 from divvy.units import DAY, SECOND
 
-PER_MOMENT: Final = 10
+PER_MOMENT: Final = 12
+_FUTURES: Final = 10
+_HORIZON: Final = DAY // 2
 _LOOKBACK: Final = 7 * DAY
 
 
@@ -37,8 +39,8 @@ class Watch:
 
     moments: int
     per_moment: int = PER_MOMENT
-    futures: int = FUTURES
-    horizon: int = HORIZON
+    futures: int = _FUTURES
+    horizon: int = _HORIZON
 
 
 class Asked(NamedTuple):
