@@ -16,6 +16,7 @@ from divvy.service.answers import http_problem, problem
 
 _log = structlog.get_logger("api")
 _SHOWN: Final = 100
+_PLACES: Final = "those that /openapi.json lists"
 _CODES: Final = {404: "path-unknown", 405: "method-unknown", 413: "body-large"}
 
 
@@ -43,7 +44,8 @@ async def _http(_request: Request, error: Exception) -> Response:
     code = _CODES.get(error.status_code, f"http-{error.status_code}")
     if error.status_code == 400:  # FastAPI's words for a body that is not JSON at all
         return problem(InputError.one("request-json", "the body is not valid JSON", path="body"))
-    return http_problem(error.status_code, code, str(error.detail))
+    detail = "there is no such path" if error.status_code == 404 else str(error.detail)
+    return http_problem(error.status_code, code, detail, _PLACES if error.status_code == 404 else "")
 
 
 async def _broken(request: Request, error: Exception) -> Response:
@@ -61,12 +63,23 @@ def _fault(found: dict[str, Any]) -> Fault:
     given = found.get("input")
     shown = f" (given: {given!r})" if isinstance(given, str | int | float) and len(str(given)) <= 60 else ""
     code = {"missing": "request-missing", "extra_forbidden": "request-unknown"}.get(kind, f"request-{kind}")
+    if kind == "model_attributes_type":
+        return Fault("request-type", "body", "the body is no JSON object", _OBJECT, "send it as that")
     message = str(found.get("msg", "invalid")) + shown
     allowed, fix = _allowed(kind, found.get("ctx") or {}), _FIXES.get(kind, "correct it")
     return Fault(code.replace("_", "-"), ".".join(where)[:200], message, allowed, fix)
 
 
 _FIXES: Final = {"missing": "add it", "extra_forbidden": "leave it away; it may be misspelt"}
+_OBJECT: Final = "a JSON object, with Content-Type: application/json"
+_TYPES: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "list": "a list",
+    "dict": "an object",
+}
 _BOUNDS: Final = {
     "le": "at most {}",
     "ge": "at least {}",
@@ -83,5 +96,5 @@ def _allowed(kind: str, context: dict[str, Any]) -> str:
     """Return what would be accepted, as far as the kind of a fault says."""
     bounds = [text.format(context[name]) for name, text in _BOUNDS.items() if name in context]
     if kind.endswith(("_type", "_parsing")):
-        bounds.append(kind.rpartition("_")[0].replace("_", " "))
+        bounds.append(_TYPES.get(kind.rpartition("_")[0], kind.rpartition("_")[0]))
     return ", ".join(bounds)

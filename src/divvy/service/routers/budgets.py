@@ -194,7 +194,7 @@ async def statement(
     ] = False,
 ) -> Response:
     """Return what each account was owed and what it got; by default over the last seven days."""
-    now = service.now()
+    now, hours = service.now(), hours or trace
     end = now if to is None else round(to * SECOND)
     start = end - 7 * DAY if from_ is None else round(from_ * SECOND)
     tree = service.tree()
