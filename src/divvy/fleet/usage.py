@@ -64,6 +64,14 @@ class ChargeHistory:
         times.append(at)
         self._rates.append(self.rate)
 
+    def mark(self, at: int) -> tuple[int, int]:
+        """Return what is another value after every change of what lies before an instant.
+
+        A report that comes late may append a change that is older than an instant already looked at.
+        """
+        times = self._times
+        return self.corrections, len(times) if times and times[-1] < at else -1
+
     def total(self, at: int) -> int:
         """Return the charge from the beginning up to an instant not before the last change."""
         if not self._times or at <= self._times[0]:

@@ -223,6 +223,12 @@ class Plane:
             ours, theirs = self.difference
             raise AssertionError(f"{runs} runs; ledger {ours}\naccounting {theirs}") from None
 
+    def replay(self):
+        """Decide every recorded pass again; return what differs."""
+        command = [sys.executable, "-m", "divvy", "replay", "--home", str(self.home), "--last", "100000"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return done.stdout[-2000:] + done.stderr[-2000:] if done.returncode else ""
+
     def over_serve(self, account, minutes=10):
         """Charge an account as if it had held every H100 for so long."""
         database = open_database(f"sqlite:///{self.home / 'divvy.db'}")

@@ -36,6 +36,8 @@ def test_over_served_work_gives_way_after_its_minimum_and_comes_back(world, plan
     for job in (protected, *others):
         world.run("scancel", job)
     control.until_ledger_equals_accounting(4 + 1 + 1)
+    control.stop()
+    assert control.replay() == ""
 
 
 def test_filler_leaves_at_once_a_gang_gets_a_dated_slot_and_a_drain_is_slurms(world, plane):

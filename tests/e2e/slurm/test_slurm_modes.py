@@ -27,6 +27,8 @@ def test_observe_follows_slurm_and_changes_nothing(world, plane):
     assert held == []
     world.run("scancel", running)
     watcher.until_job(running, "cancelled")
+    watcher.stop()
+    assert watcher.replay() == ""
 
 
 def test_advise_orders_the_queue_and_letting_go_takes_it_back(world, plane):

@@ -55,7 +55,7 @@ class FakeSlurm:
         return SlurmJob(
             name, job["state"], "None" if job["priority"] else "JobHeldAdmin", "ada", "a", "gpu", FOUR, nodes=nodes,
             priority=job["priority"], mark=job["mark"], comment="divvy: min_runtime=1h resumable",
-            submit=now - 60_000, start=job.get("start", 0),
+            submit=now - 60_000, start=job.get("start", 0), end=job.get("end", 0), exit_code=0,
         )  # fmt: skip
 
     def history(self, _ago_seconds):

@@ -80,7 +80,7 @@ class UsageAtTick:
 
     def __init__(self) -> None:
         self._tick = -1
-        self._known: dict[int, tuple[int, float]] = {}
+        self._known: dict[int, tuple[tuple[int, int], float]] = {}
 
     def catch_up(self, snapshot: Snapshot, tick: int, shares: list[float]) -> bool:
         """Bring the figures to a tick and to the snapshot; return whether any of them changed."""
@@ -93,11 +93,12 @@ class UsageAtTick:
         for leaf in snapshot.tree.leaves:
             history = usage[leaf]
             before = known.get(leaf)
-            if before is None or before[0] != history.corrections:
+            mark = history.mark(tick)
+            if before is None or before[0] != mark:
                 used = window.of(history, tick)
                 if window.horizon and used:
                     used -= max(window.before_horizon(history, tick) - shares[leaf] * older, 0.0)
-                known[leaf] = history.corrections, used
+                known[leaf] = mark, used
                 changed = changed or before is None or used != before[1]
         return changed
 
