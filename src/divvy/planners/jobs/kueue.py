@@ -74,12 +74,12 @@ class KueuePlanner(QuotaPlanner):
         own = [run for run in self._runs((leaf,)) if run.priority < -place[0]]
         own.sort(key=_gives_way)
         if not borrows:
-            lenders = [
+            borrowers = [
                 other
                 for other, team in self._teams.items()
                 if other != leaf and team.held > self._quota[other]
             ]
-            others = sorted(self._runs(lenders), key=_gives_way)
+            others = sorted(self._runs(borrowers), key=_gives_way)
             if self._enough(shape, others + own):
                 found = self._make_room(shape, others + own, self._borrows_still(leaf))
                 if found is not None:
