@@ -12,7 +12,7 @@ from divvy.fleet.event import NodeChanged, Placed, Started, Stopped, Submitted
 from divvy.fleet.job import JobSpec, StopCause
 from divvy.fleet.node import Node
 from divvy.fleet.usage import ChargeHistory
-from divvy.planners.jobs.balance import Balances
+from divvy.planners.jobs.balance import balances_at
 from divvy.planners.jobs.window import UsageWindow
 from divvy.units import DAY, HOUR
 
@@ -28,8 +28,8 @@ def balances(policy, *spans, at):
         state.apply(Placed(start, job, (("n", gpus),), protected=True))
         state.apply(Started(start, job))
         state.apply(Stopped(end, job, StopCause.FINISHED, requeue=False))
-    found = Balances(state.snapshot, at, 2, [1.0, 0.5, 0.5])
-    return found.of(1), found.of(2)
+    found = balances_at(state.snapshot, at, 2, [1.0, 0.5, 0.5])
+    return found.of[1], found.of[2]
 
 
 def test_usage_counts_half_after_a_half_life():

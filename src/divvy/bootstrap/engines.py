@@ -10,7 +10,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
-from divvy.adapters.local.devices import SHAPE_HELP, LocalNode, offer_gpus, offer_slots, parse_shape
+from divvy.adapters.local.devices import (
+    SHAPE_HELP,
+    LocalNode,
+    offer_clusters,
+    offer_gpus,
+    offer_slots,
+    parse_shape,
+)
 from divvy.adapters.local.engine import LocalEngine
 from divvy.adapters.local.kernel_log import KernelLog
 from divvy.adapters.local.nvml import take_census
@@ -203,18 +210,21 @@ def offered_nodes(shape: str, *, slots: bool) -> tuple[LocalNode, ...]:
     """Return the nodes that this machine is offered as.
 
     Args:
-        shape: Such as ``8`` or ``2x4``; empty: all GPUs, or a slot per CPU where there is no GPU.
+        shape: Such as ``8`` or ``2x4``; empty: all GPUs, or a slot per CPU where there is no GPU. CPU slots
+            may be in several clusters: ``east:2x4,west:4``.
         slots: Offer CPU slots even where there are GPUs.
 
     Raises:
         InputError: If the shape cannot be read, or asks for more GPUs than there are.
     """
+    host = socket.gethostname().partition(".")[0] or "localhost"
+    census = take_census()
     try:
+        if ":" in shape and (slots or not census.gpus):
+            return offer_clusters(host, shape)
         wanted = parse_shape(shape) if shape else None
     except ValueError as error:
         raise InputError.one("node-shape", str(error), path="--nodes", allowed=SHAPE_HELP) from error
-    host = socket.gethostname().partition(".")[0] or "localhost"
-    census = take_census()
     if census.gpus and not slots:
         return offer_gpus(host, census.gpus, wanted)
     return offer_slots(host, *(wanted or (1, os.cpu_count() or 1)))

@@ -2,7 +2,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from divvy.adapters.local.devices import Book, announce, faded, fading, offer_gpus, offer_slots, parse_shape
+from divvy.adapters.local.devices import (
+    Book,
+    announce,
+    faded,
+    fading,
+    offer_clusters,
+    offer_gpus,
+    offer_slots,
+    parse_shape,
+)
 from divvy.adapters.local.nvml import Gauge, Gpu, model_of, take_census
 from divvy.errors import InputError
 from divvy.fleet.device import DEVICE_MODELS
@@ -213,3 +222,19 @@ def test_a_node_that_is_offered_no_more_drains_while_something_runs_on_it():
         (), [changes[0].node], {"box"}, 8
     )  # restarted meanwhile: said again, to be watched again
     assert fading([again]) == [changes[0].node]
+
+
+def test_slots_may_be_in_several_clusters_and_no_ordinal_comes_twice():
+    nodes = offer_clusters("box", "east:2x2, west:3")
+    assert [(node.name, node.cluster, [d.ordinal for d in node.devices]) for node in nodes] == [
+        ("box-east-1", "east", [0, 1]),
+        ("box-east-2", "east", [2, 3]),
+        ("box-west", "west", [4, 5, 6]),
+    ]
+    assert nodes[2].to_node().cluster == "west"
+
+
+@pytest.mark.parametrize("text", ["east:", ":2", "east:2,east:2", "east:2,4", "e st:2", "east:2x0"])
+def test_what_is_no_list_of_clusters_is_refused(text):
+    with pytest.raises(ValueError, match="write"):
+        offer_clusters("box", text)

@@ -14,6 +14,8 @@ from divvy.fleet.event import NodeChanged
 from divvy.fleet.node import Node, NodeState
 
 _SHAPE: Final = re.compile(r"(?:(\d+)\s*x\s*)?(\d+)", re.ASCII)
+_CLUSTER: Final = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
+CLUSTERS_HELP: Final = 'for example "east:2x4,west:4"'
 SHAPE_HELP: Final = 'devices, or nodes x devices on each, such as "8" or "2x4"'
 
 _GONE: Final = "no longer offered by the local engine"
@@ -44,15 +46,18 @@ class LocalNode:
         name: Unique name.
         model: Device model.
         devices: Its devices; the place in here is the index on the node.
+        cluster: Cluster that it belongs to; empty where there is only one.
     """
 
     name: str
     model: str
     devices: tuple[Device, ...]
+    cluster: str = ""
 
     def to_node(self) -> Node:
         """Return the node as the planners see it."""
-        return Node(self.name, len(self.devices), self.model, weight_of(self.model))
+        weight = weight_of(self.model)
+        return Node(self.name, len(self.devices), self.model, weight, cluster=self.cluster)
 
 
 def parse_shape(text: str) -> tuple[int, int]:
@@ -66,6 +71,25 @@ def parse_shape(text: str) -> tuple[int, int]:
     if not nodes or not each:
         raise ValueError(f"{text!r} is not a shape; write {SHAPE_HELP}")
     return nodes, each
+
+
+def offer_clusters(host: str, text: str) -> tuple[LocalNode, ...]:
+    """Return nodes of CPU slots in several clusters, to try them out: ``east:2x4,west:4``.
+
+    Raises:
+        ValueError: If the text is not a list of clusters and shapes, or names a cluster twice.
+    """
+    found: list[LocalNode] = []
+    first = 0
+    for part in text.split(","):
+        cluster, _, shape = part.strip().rpartition(":")
+        if not _CLUSTER.fullmatch(cluster) or cluster in {node.cluster for node in found}:
+            raise ValueError(f"{part!r} is not a cluster of its own with a shape; write {CLUSTERS_HELP}")
+        for node in offer_slots(f"{host}-{cluster}", *parse_shape(shape)):
+            devices = tuple(Device(device.ordinal + first) for device in node.devices)
+            found.append(replace(node, devices=devices, cluster=cluster))
+        first = sum(len(node.devices) for node in found)
+    return tuple(found)
 
 
 def offer_slots(host: str, nodes: int, each: int) -> tuple[LocalNode, ...]:
