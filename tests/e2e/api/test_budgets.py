@@ -219,7 +219,12 @@ def test_a_fatal_fault_ends_what_runs_and_refunds_it(api):
 
     def refunds():
         rows = api.get("/v1/statement")["rows"]
-        return [entry for row in rows for entry in row["entries"] if entry["cause"].startswith("refund-node-failure")]
+        return [
+            entry
+            for row in rows
+            for entry in row["entries"]
+            if entry["cause"].startswith("refund-node-failure")
+        ]
 
     api.wait(refunds)
     assert all(entry["charge"] < 0 for entry in refunds())
