@@ -304,6 +304,18 @@ def test_runs_that_came_and_went_while_nobody_looked_are_charged_once():
     assert bench.phase("9") is Phase.FINISHED
 
 
+def test_a_cancelled_run_that_slurm_puts_back_does_not_run_again():
+    bench = Bench()
+    run = job("1", "RUNNING")
+    bench.look(run)
+    bench.stop("1", StopCause.CANCELLED)
+    past = {"1": (PastRun("1", "NODE_FAIL", run.start, NOW),)}
+    assert bench.look(job("1", restarts=1, submit=NOW), past=past, asked=("1",), passed=1_000) == []
+    assert words(bench.orders()) == ["scancel 1"]
+    bench.look(job("1", "CANCELLED", submit=NOW, start=NOW + 2_000, end=NOW + 2_000), passed=2_000)
+    assert bench.phase("1") is Phase.CANCELLED
+
+
 def test_cancelled_here_is_cancelled_there():
     bench = Bench()
     bench.look(job("1", "RUNNING"), job("2"))

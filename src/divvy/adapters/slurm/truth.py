@@ -209,6 +209,8 @@ class Truth:
         """Yield that a run was put back into Slurm's queue, once it may start again."""
         jobs = self._snapshot.jobs
         spec = jobs.spec[row]
+        if self._asked(row) is StopCause.CANCELLED:
+            return  # it is cancelled where it waits, and that is its end
         if jobs.phase[row] is not Phase.STOPPING:
             yield Stopping(now, spec.id, StopCause.NODE_LOST)
         if job.eligible <= now:
