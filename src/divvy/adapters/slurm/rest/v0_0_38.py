@@ -52,7 +52,7 @@ def _names(row: Mapping[str, Any]) -> Iterator[str]:
             raise ValueError(f'the tasks of array {row["array_job_id"]} are cut short; use api = "cli"')
         for number in hostlist.expand(f"[{text}]"):
             yield f"{row['array_job_id']}_{number}"
-    elif row.get("array_job_id"):
+    elif row.get("array_job_id") and row.get("array_task_id") is not None:
         yield f"{row['array_job_id']}_{row['array_task_id']}"
     else:
         yield str(row["job_id"])
