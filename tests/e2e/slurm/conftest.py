@@ -33,6 +33,7 @@ def slurm(tmp_path_factory):
             running.run("sacctmgr", "-i", "add", "account", account, "description=x", "organization=x")
             running.run("sacctmgr", "-i", "add", "user", "root", f"account={account}")
         yield World(running, tmp_path_factory.mktemp("slurm-jobs"), HEARTBEAT)
+    HEARTBEAT.unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ class Sandbox:
 def _free_ports(nodes: int) -> Ports:
     """Return ports that are free in a row."""
     for _ in range(50):
-        start = 20_000 + secrets.randbelow(20_000)
+        start = 20_000 + secrets.randbelow(12_000)  # below the ports that the kernel gives to clients
         if all(_is_free(start + offset) for offset in range(nodes + 4)):
             return Ports(start, start + 1, start + 2, start + 3)
     raise UnavailableError.one("ports", f"no {nodes + 4} free ports in a row")
