@@ -204,7 +204,7 @@ class Submitter(threading.Thread):
 
 def waits(*, quick: bool, announce: Announce) -> Iterator[Row]:
     """Yield how live waits under Divvy agree with simulated ones."""
-    count, seconds = (150, 20.0) if quick else (JOBS, 500.0)
+    count, seconds = (150, 20.0) if quick else (JOBS, 300.0)
     made = sample(count, seconds)
     if made is None:
         yield figure("waits", "not measured", None, "", note="the Philly trace is not beside the checkout")
