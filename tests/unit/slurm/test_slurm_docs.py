@@ -17,7 +17,10 @@ REFERENCE = (DOCS / "reference/slurm.md").read_text(encoding="utf-8")
 
 
 def blocks(text):
-    return [re.sub("^    ", "", block, flags=re.MULTILINE) for block in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)]
+    return [
+        re.sub("^    ", "", block, flags=re.MULTILINE)
+        for block in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
+    ]
 
 
 def test_the_files_of_the_how_to_are_accepted():

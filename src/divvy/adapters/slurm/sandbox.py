@@ -141,10 +141,20 @@ class Sandbox:
                 process.kill()
                 process.wait(timeout=10)
         self._processes.clear()
+        self._sweep()
         if self._given is None:
             shutil.rmtree(self.root, ignore_errors=True)
 
     # -- inside ---------------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        """Kill what is left of jobs: the process that supervises one outlives every daemon."""
+        mark = f"SLURM_CONF={self.root}/etc/slurm.conf".encode()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        os.kill(int(entry.name), signal.SIGKILL)
 
     def _await_no_steps(self) -> None:
         """Wait until no job is left: the process that supervises a job outlives its slurmd."""
