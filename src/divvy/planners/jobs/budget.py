@@ -26,7 +26,7 @@ from divvy.planners.jobs.holdings import NEVER, Account, Run
 from divvy.planners.jobs.index import JobIndex, run_of
 from divvy.planners.jobs.limits import Limits
 from divvy.planners.jobs.protection import Cap
-from divvy.planners.jobs.queue import Head
+from divvy.planners.jobs.queue import Head, Rank
 from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
 from divvy.planners.jobs.standings import place, standings
@@ -179,8 +179,9 @@ class _Pass:
         heads = self.gate.heads(account)
         # A limit may let a job in that was not looked at; then nothing is known of the account.
         until, hopeless = NEVER, bool(heads) and not self.gate.barred
+        excluded: dict[tuple[Rank, str], int] = {}
         for head in heads:
-            if self.reclaim.excludes(account, head):
+            if self._excludes(account, head, excluded):
                 self.slots.propose(account, head)
             elif self._try(account, head):
                 return True
@@ -192,6 +193,17 @@ class _Pass:
         self._look_again(until)
         self._tell(account)
         return False
+
+    def _excludes(self, account: Account, head: Head, excluded: dict[tuple[Rank, str], int]) -> bool:
+        """Return whether a job certainly fits nowhere; where a smaller one does not, no larger one does."""
+        kind, gpus = (head.rank, head.model), head.per_node or head.gpus
+        if gpus >= excluded.get(kind, NEVER):
+            return True
+        if not self.reclaim.excludes(account, head):
+            return False
+        if not head.per_node and gpus <= self.index.loose.node_size(head.model):
+            excluded[kind] = gpus
+        return True
 
     def _tell(self, account: Account) -> None:
         """Write down why the first job of an account waits, if asked for."""

@@ -7,7 +7,7 @@ the lowest row wins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from divvy.fleet.decision import Placement
 from divvy.fleet.node import Node, NodeState
@@ -81,6 +81,13 @@ class FreeMap:
     def largest(self) -> int:
         """Return the most devices that are free on any one node."""
         return self._present.bit_length() - 1 if self._present else 0
+
+    def at_least(self, gpus: int) -> int:
+        """Return the bit set of nodes with so many free devices or more, one at least."""
+        nodes = 0
+        for free in range(max(gpus, 1), len(self._sets)):
+            nodes |= self._sets[free]
+        return nodes
 
     def nodes_of(self, model: str) -> int:
         """Return the bit set of nodes in service that have a device model; empty means any."""
@@ -173,6 +180,14 @@ def demands(gpus: int, per_node: int, size: int) -> list[int]:
         return [gpus]
     whole, rest = divmod(gpus, size)
     return [size] * whole + ([rest] if rest else [])
+
+
+def each_node(nodes: int) -> Iterator[int]:
+    """Yield the rows of a bit set, the lowest first."""
+    while nodes:
+        low = nodes & -nodes
+        yield low.bit_length() - 1
+        nodes ^= low
 
 
 def _bits(nodes: int, count: int) -> list[int]:

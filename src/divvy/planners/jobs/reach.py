@@ -17,11 +17,16 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from divvy.planners.jobs.holdings import Run
-from divvy.planners.jobs.placement import FreeMap, demands
+from divvy.planners.jobs.placement import FreeMap, demands, each_node
 from divvy.planners.jobs.queue import Head, Rank
 
 #: Growth that is remembered; a longer past costs more than looking at every node once.
 _LOG: Final = 1 << 14
+#: Growth that is looked through node by node; after more it is quicker to look at all that could serve.
+_MENDED: Final = 64
+
+#: Account, rank, devices, devices per node, model.
+_Shape = tuple[int, Rank, int, int, str]
 
 
 class Holdings(Protocol):
@@ -69,16 +74,21 @@ class Reach:
         """Interruptible allocated runs per node, by job."""
         self._of: dict[int, dict[int, Run]] = {}
         """The same per account."""
+        self._where: dict[int, int] = {}
+        """The nodes on which an account has interruptible runs, as a bit set; perhaps some more."""
         self._could: dict[int, int] = {}
         """Devices under interruptible allocated runs per node, whoever's."""
         self._log: list[int] = []
-        self._facts: dict[tuple[int, Rank, int, int, str], _Fact] = {}
+        self._facts: dict[_Shape, _Fact] = {}
+        self._served: dict[_Shape, list[int]] = {}
+        """Nodes that could serve a shape when last asked: the first to look at."""
         self._notes: dict[int, _Note] = {}
 
     def forget(self) -> None:
         """Forget what fits nowhere: nodes, shares or the policy changed."""
         self._log.clear()
         self._facts.clear()
+        self._served.clear()
         self._notes.clear()
 
     def grow(self, node: int) -> None:
@@ -93,11 +103,15 @@ class Reach:
         for node, gpus in run.placement:
             self.exposed.setdefault(node, {})[run.row] = run
             self._could[node] = self._could.get(node, 0) + gpus
+            self._where[run.account] = self._where.get(run.account, 0) | 1 << node
             self.grow(node)
 
     def hide(self, run: Run) -> None:
         """Note that an interruptible run has left."""
-        del self._of[run.account][run.row]
+        of = self._of[run.account]
+        del of[run.row]
+        if not of:
+            self._where[run.account] = 0
         for node, gpus in run.placement:
             self.exposed[node].pop(run.row, None)
             self._could[node] -= gpus
@@ -155,28 +169,36 @@ class Reach:
         asked = demands(head.gpus, head.per_node, loose.node_size(head.model))
         if not asked:
             return True
-        allowed, most, count = loose.nodes_of(head.model), asked[0], asked.count(asked[0])
+        most, count = asked[0], asked.count(asked[0])
+        served = self._served.get(key)
+        if served is not None and all(
+            self._serves(node, most, account, head.rank, rows, holdings) for node in served
+        ):
+            return False
+        allowed = loose.nodes_of(head.model)
         serving: list[int] = []
-        for node in self._to_look_at(fact, rows, len(loose.free)):
+        for node in self._to_look_at(fact, rows, most, loose):
             if allowed >> node & 1 and self._serves(node, most, account, head.rank, rows, holdings):
                 serving.append(node)
                 if len(serving) == count:
                     self._facts.pop(key, None)
+                    self._served[key] = serving
                     return False
         self._facts[key] = _Fact(len(self._log), rows, frozenset(serving))
+        self._served.pop(key, None)
         return True
 
-    def _to_look_at(self, fact: _Fact | None, rows: int, nodes: int) -> Iterable[int]:
+    def _to_look_at(self, fact: _Fact | None, rows: int, most: int, loose: FreeMap) -> Iterable[int]:
         """Return the nodes that could serve a job now although they could not when the fact was noted."""
-        if fact is None or len(self._log) - fact.stamp > nodes:
-            return range(nodes)
+        if fact is None or len(self._log) - fact.stamp > _MENDED:
+            nodes = loose.at_least(most)
+            for giver in each_node(rows):
+                nodes |= self._where.get(giver, 0)
+            return each_node(nodes)
         grown = {*self._log[fact.stamp :], *fact.nodes}
-        joined = rows & ~fact.givers
-        while joined:
-            low = joined & -joined
-            for run in self._of.get(low.bit_length() - 1, {}).values():
+        for giver in each_node(rows & ~fact.givers):
+            for run in self._of.get(giver, {}).values():
                 grown.update(node for node, _ in run.placement)
-            joined ^= low
         return grown
 
     def _serves(self, node: int, gpus: int, account: int, rank: Rank, rows: int, holdings: Holdings) -> bool:
