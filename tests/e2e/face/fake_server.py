@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
                 return fleet.explain(job)
             case "GET", "jobs", job, "logs":
                 fleet.job(job)
-                return lambda: self._logs(query)
+                return lambda: self._logs(job, query)
             case "GET", "budget":
                 return fleet.budget()
             case "PUT", "budget":
@@ -118,6 +118,8 @@ class Handler(BaseHTTPRequestHandler):
                 return fleet.statement(account, start, end, hours=query.get("hours") == "true")
             case ("POST" | "DELETE") as verb, "nodes", name, "drain":
                 return fleet.drain(name, body.get("reason", ""), undo=verb == "DELETE")
+            case "POST", "nodes", name, "fault":
+                return fleet.drain(name, body["code"], undo=False)
             case "POST", "tokens":
                 return fleet.create_token(body)
             case "GET", "tokens":
@@ -133,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
             case _:
                 return None
 
-    def _logs(self, query: dict[str, str]) -> None:
+    def _logs(self, job: str, query: dict[str, str]) -> None:
         self._start_chunks("text/plain; charset=utf-8")
         parts = 3 if query.get("follow") == "true" else 1
         text = b"".join(self.server.fleet.log(query["stream"], part) for part in range(3))[
@@ -143,6 +145,9 @@ class Handler(BaseHTTPRequestHandler):
         for at in range(0, len(text), size):
             self._chunk(text[at : at + size])
             time.sleep(0.02)
+        if parts > 1:  # what is followed comes to its end
+            with self.server.fleet.lock:
+                self.server.fleet.jobs[job]["state"] = "finished"
         self._chunk(b"")
 
     def _stream(self) -> None:
