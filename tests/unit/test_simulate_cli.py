@@ -91,6 +91,47 @@ def test_several_seeds_give_means_intervals_and_paired_differences(divvy):
     assert row["difference"] == pytest.approx(two - one, abs=2e-5)
 
 
+def test_a_row_with_two_faults_is_one_malformed_row(divvy, trace):
+    with trace.open("a", encoding="utf-8") as file:
+        file.write('{"submit": -1, "runtime": -5, "gpus": 0, "account": "blue"}\n{"oops"\n')
+    arguments = (trace, "--gpus", 4, "--policy", "fifo", "--warmup", "0", "--on-error")
+    code, out, _ = divvy(*arguments, "skip", "--json")
+    assert code == 0
+    found = json.loads(out)["trace"]
+    assert found["skipped"] == 2
+    assert len(found["faults"]) > 2
+    code, _, err = divvy(*arguments, "fail")
+    assert code == 2
+    assert "t.jsonl has 2 malformed rows" in err
+
+
+def test_jobs_submitted_at_once_have_no_demand_over_time(divvy, tmp_path):
+    path = tmp_path / "one.jsonl"
+    row = {"submit": 5, "runtime": "6h", "gpus": 8, "account": "a", "min_runtime": "1h"}
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    arguments = (path, "--gpus", 8, "--policy", "budget", "--warmup", "0")
+    code, out, _ = divvy(*arguments, "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert report["trace"]["demand_over_supply"] is None
+    assert report["window_seconds"] == [0, 21_600]
+    assert report["policies"][0]["occupancy"] == 1
+    assert report["policies"][0]["delivered_over_owed"] == {"period": 1, "day": 1, "hour": 1}
+    code, out, _ = divvy(*arguments, "--report", tmp_path / "out")
+    assert code == 0
+    assert "all submitted at once" in out
+    assert "all were submitted at once" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_trace_of_which_nothing_fits_says_so(divvy, tmp_path):
+    path = tmp_path / "big.jsonl"
+    path.write_text('{"submit": 0, "runtime": "6h", "gpus": 8, "account": "a"}\n', encoding="utf-8")
+    code, _, err = divvy(path, "--gpus", 4, "--policy", "budget", "--warmup", "0")
+    assert code == 2
+    assert "no job of the trace ever ran" in err
+    assert "--gpus" in err
+
+
 def test_people_get_a_table_and_the_warnings(divvy, trace):
     with trace.open("a", encoding="utf-8") as file:
         file.write('{"submit": 800, "runtime": 60, "gpus": 99, "account": "blue"}\n{"oops"\n')
@@ -98,7 +139,7 @@ def test_people_get_a_table_and_the_warnings(divvy, trace):
     code, out, _ = divvy(*arguments, "skip")
     assert code == 0
     assert "POLICY" in out
-    assert "1 malformed rows were left out" in out
+    assert "1 malformed row was left out" in out
     assert "t.jsonl:7" in out
     assert "1 jobs never started" in out
     code, _, err = divvy(*arguments, "fail")

@@ -84,9 +84,11 @@ _WHATIF: Final = (
 def _report(output: Output, report: dict[str, Any]) -> None:
     """Print the report of one budget."""
     trace, fleet, screen = report["trace"], report["fleet"], output.screen
+    demand = trace["demand_over_supply"]
+    asked = "all submitted at once" if demand is None else f"{demand:.1f}x demand"
     screen.line(
         f"{trace['jobs']} jobs over {trace['days']:.1f} days on {fleet['gpus']} GPUs in {fleet['nodes']} "
-        f"node(s), {trace['demand_over_supply']:.1f}x demand; contracts {report['contract']}, "
+        f"node(s), {asked}; contracts {report['contract']}, "
         f"{len(report['seeds'])} seed(s)"
     )
     for text in _warnings(report):
@@ -131,7 +133,7 @@ def _warnings(report: dict[str, Any]) -> Iterator[str]:
         if entry["refused"]:
             yield f"{name}: the state refused {len(entry['refused'])} events: {entry['refused'][0]}"
     if trace["skipped"]:
-        yield f"{trace['skipped']} malformed rows were left out:"
+        yield f"{trace['skipped']} malformed row{'s were' if trace['skipped'] > 1 else ' was'} left out:"
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:

@@ -84,10 +84,15 @@ def _blocks(report: dict[str, Any], files: Files, command: str) -> Iterator[Bloc
     trace, fleet = first["trace"], first["fleet"]
     yield Block("h1", f"Who got what: {Path(report['name']).name} on {fleet['gpus']} GPUs")
     nodes = f"{fleet['nodes']} node{'s' if fleet['nodes'] > 1 else ''}"
+    demand = trace["demand_over_supply"]
+    asked = (
+        "all were submitted at once"
+        if demand is None
+        else f"together they ask for {demand:.1f} times what the fleet has"
+    )
     text = (
         f"{trace['jobs']:,} jobs of {len(first['shares'])} accounts over {trace['days']:.0f} days were "
-        f"replayed on {fleet['gpus']} GPUs in {nodes}; together they ask for "
-        f"{trace['demand_over_supply']:.1f} times what the fleet has. Contracts: {first['contract']}; "
+        f"replayed on {fleet['gpus']} GPUs in {nodes}; {asked}. Contracts: {first['contract']}; "
         f"{len(first['seeds'])} draw(s) of what users would have declared. The first "
         f"{seconds(first['warmup_seconds'])} count for nothing."
     )

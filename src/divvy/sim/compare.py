@@ -14,6 +14,7 @@ from divvy.sim.reclaim import reclaimed
 from divvy.sim.replay import Replay, replay
 from divvy.sim.report import SCHEMA, Outcome, paired, policies
 from divvy.sim.scenario import Scenario
+from divvy.sim.traces.trace import rows_of
 from divvy.units import DAY, SECOND, gpu_hours
 
 _LISTED: Final = 100
@@ -103,7 +104,7 @@ def _describe(comparison: Comparison) -> dict[str, Any]:
     scenario = comparison.scenario
     trace, tree = scenario.trace, scenario.budget.tree
     demand = trace.gpu_time()
-    span = max(trace.last_submission, 1)
+    supply = trace.last_submission * scenario.gpus
     rules = {scenario.contracts.default.declare, *(r.declare for r in scenario.contracts.accounts.values())}
     return {
         "trace": {
@@ -111,12 +112,12 @@ def _describe(comparison: Comparison) -> dict[str, Any]:
             "first_submission": trace.origin,
             "days": trace.last_submission / DAY,
             "gpu_hours": gpu_hours(sum(demand.values())),
-            "demand_over_supply": sum(demand.values()) / span / scenario.gpus,
+            "demand_over_supply": sum(demand.values()) / supply if supply else None,
             "larger_than_fleet": sum(1 for job in trace.jobs if job.gpus > scenario.gpus),
             "declared_above_cap": sum(
                 1 for job in trace.jobs if (job.min_runtime or 0) > scenario.budget.policy.max_min_runtime
             ),
-            "skipped": len(trace.skipped),
+            "skipped": rows_of(trace.skipped),
             "faults": [str(fault) for fault in trace.skipped[:_LISTED]],
             "notes": list(trace.notes),
         },

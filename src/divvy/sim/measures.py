@@ -39,9 +39,16 @@ def window_of(last_submission: int, end: int, warmup: int) -> Window:
     submissions fall into the warm-up the window ends with the replay instead.
 
     Raises:
-        InputError: If nothing is left after the warm-up.
+        InputError: If nothing ran, or nothing is left after the warm-up.
     """
     until = last_submission if last_submission > warmup else end
+    if until <= warmup == 0:
+        raise InputError.one(
+            "trace-idle",
+            "no job of the trace ever ran, so there is nothing to measure",
+            path="trace",
+            fix="give a larger fleet or jobs that fit it: --gpus N or --nodes KxM",
+        )
     if until <= warmup:
         raise InputError.one(
             "warmup-all",

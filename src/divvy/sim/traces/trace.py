@@ -151,16 +151,22 @@ class Findings:
             InputError: If there are faults and they are to be fatal.
         """
         if self.faults and on_error is OnError.FAIL:
-            count = len(self.faults)
+            count = rows_of(self.faults)
             listed = self.faults[:_SHOWN]
-            if count > _SHOWN:
-                listed.append(Fault("trace-rows", self.source, f"{count - _SHOWN} more malformed rows"))
+            if len(self.faults) > _SHOWN:
+                more = len(self.faults) - _SHOWN
+                listed.append(Fault("trace-rows", self.source, f"{more} more faults in malformed rows"))
             raise InputError(
                 f"{self.source} has {count} malformed row{'s' if count > 1 else ''}; "
                 "mend them or leave them out with --on-error skip",
                 listed,
             )
         return tuple(self.faults)
+
+
+def rows_of(faults: Sequence[Fault]) -> int:
+    """Return how many rows the faults are in; one row may have several."""
+    return len({fault.path for fault in faults})
 
 
 def lines_of(data: bytes, findings: Findings) -> Iterator[tuple[int, str]]:
