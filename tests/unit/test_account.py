@@ -6,6 +6,7 @@ import pytest
 from divvy.errors import InputError
 from divvy.fleet.account import AccountSpec, build_tree
 from divvy.fleet.budget import parse_budget, read_budget
+from divvy.units import DAY, HOUR
 
 LAB = """
 [policy]
@@ -31,6 +32,26 @@ def test_a_budget_file_reads_back_from_its_own_document():
     budget = parse_budget(LAB)
     assert read_budget(budget.to_document()) == budget
     assert budget.tree.owners_over("lab.vision") == {"ada"}
+
+
+@pytest.mark.parametrize(
+    ("window", "taper"),
+    [
+        ("", DAY),
+        ('lookback = "1h"', HOUR),
+        ('lookback = "2d"', DAY),
+        ('lookback = "1h"\ntaper = "10m"', HOUR // 6),
+    ],
+)
+def test_a_shorter_window_alone_shortens_its_taper(window, taper):
+    budget = parse_budget(f"[policy]\n{window}\n[accounts.lab]\nshare = 100\n")
+    assert budget.policy.taper == taper
+    assert read_budget(budget.to_document()) == budget
+
+
+def test_a_taper_longer_than_the_window_is_a_fault():
+    with pytest.raises(InputError, match="taper: longer than the lookback"):
+        parse_budget('[policy]\nlookback = "1h"\ntaper = "2h"\n[accounts.lab]\nshare = 100\n')
 
 
 def test_all_faults_are_reported_at_once_with_their_paths():

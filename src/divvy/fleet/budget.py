@@ -191,6 +191,8 @@ def _read_policy(raw: Any, at: str, faults: list[Fault]) -> Policy:
             settings[key] = _read_setting(key, value, type(getattr(defaults, key)))
         except ValueError as error:
             faults.append(Fault("policy-value", f"{at}.{key}", str(error)))
+    # A file that only shortens the window asks for no taper longer than it.
+    settings.setdefault("taper", min(defaults.taper, settings.get("lookback", defaults.lookback)))
     policy = Policy(**settings)
     if policy.lookback <= 0:
         faults.append(Fault("policy-value", f"{at}.lookback", "must be positive", 'such as "7d"'))
