@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -136,3 +137,21 @@ def ranges(numbers: list[int]) -> str:
             begin = end = number
             parts.append(str(number))
     return ",".join(parts)
+
+
+def mean_weight(steps: Iterable[tuple[int, int, int]], start: int, end: int) -> float:
+    """Return the mean charge per device-ms of a fleet over a period.
+
+    Args:
+        steps: Since when (ms), healthy devices, their charge per ms; oldest first.
+        start: Begin of the period, ms.
+        end: End of the period, ms.
+    """
+    known = list(steps)
+    devices = charge = 0
+    for index, (at, gpus, rate) in enumerate(known):
+        until = known[index + 1][0] if index + 1 < len(known) else end
+        span = max(min(until, end) - max(at, start), 0)
+        devices += gpus * span
+        charge += rate * span
+    return charge / devices if devices else 1.0

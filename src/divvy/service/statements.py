@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
+from divvy.control.hourly import mean_weight
 from divvy.control.statement import (
     Adjustment,
     Capacity,
@@ -20,7 +21,7 @@ from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import read_budget
 from divvy.fleet.job import StopCause
 from divvy.fleet.ledger import OCCUPANCY
-from divvy.service.ports import BudgetRecord, CapacityStep, LedgerLine, Reader
+from divvy.service.ports import BudgetRecord, LedgerLine, Reader
 from divvy.units import DAY, HOUR, gpu_hours
 
 LONGEST: Final = 400 * DAY
@@ -61,7 +62,7 @@ class Statements:
                 for line in ledger
                 if line.cause != OCCUPANCY
             ],
-            _mean_weight(steps, start, end),
+            mean_weight(((step.at, step.gpus, step.rate) for step in steps), start, end),
             listed=listed,
         )
         return made, _notes(made, stints)
@@ -204,13 +205,3 @@ def _notes(statement: Statement, stints: dict[str, Stint]) -> list[str]:
             "any of it will be lost is not known yet, and it counts as delivered"
         )
     return found
-
-
-def _mean_weight(steps: Sequence[CapacityStep], start: int, end: int) -> float:
-    devices = charge = 0
-    for index, step in enumerate(steps):
-        until = steps[index + 1].at if index + 1 < len(steps) else end
-        span = max(min(until, end) - max(step.at, start), 0)
-        devices += step.gpus * span
-        charge += step.rate * span
-    return charge / devices if devices else 1.0

@@ -140,6 +140,9 @@ class _Columns:
         for run, payer in enumerate(record.payer):
             if payer:
                 self.run_account[run] = row[payer]
+        self.wanting = self.account.copy()
+        for job, payer in record.payers().items():
+            self.wanting[job] = row[payer]
         self.run_allocated = self.min_runtime[self.run_job] > 0
         self.run_cause = ints(record.cause)
         sizes = ints([capacity.gpus for capacity in record.capacity])
@@ -235,7 +238,7 @@ def _accounts(replay: Replay, columns: _Columns, window: Window) -> list[Account
     figures: list[AccountFigures] = []
     for place, leaf in enumerate(tree.leaves):
         share = float(tree.share[leaf])
-        mine = (columns.account == place) & (columns.min_runtime > 0) & columns.there
+        mine = (columns.wanting == place) & (columns.min_runtime > 0) & columns.there
         demand = Steps.of_intervals(columns.submit[mine], columns.over[mine], columns.gpus[mine])
         entitled = share * offered
         if replay.record.trees:

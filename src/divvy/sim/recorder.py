@@ -48,6 +48,8 @@ class Capacity(NamedTuple):
     at: int
     gpus: int
     nodes: tuple[tuple[str, int], ...]
+    rate: int
+    """Their charge per ms."""
 
 
 class Recorder:
@@ -111,6 +113,10 @@ class Recorder:
                 record(event)
         if self._moved != OPEN:
             self._capacity()
+
+    def payers(self) -> dict[int, str]:
+        """Return, by row, the account whose demand a job was, where another of its accounts paid last."""
+        return {row: payer for row, payer in zip(self.job, self.payer, strict=True) if payer}
 
     def close(self, at: int) -> None:
         """End what still runs when the replay stops; such runs keep the cause FINISHED and stay open."""
@@ -183,9 +189,9 @@ class Recorder:
         self._moved = event.at
 
     def _capacity(self) -> None:
-        present = tuple(
-            (node.name, node.gpus) for node in self._nodes.values() if node.state is not NodeState.DOWN
-        )
-        self.capacity.append(Capacity(self._moved, sum(gpus for _, gpus in present), present))
+        there = [node for node in self._nodes.values() if node.state is not NodeState.DOWN]
+        present = tuple((node.name, node.gpus) for node in there)
+        rate = sum(node.gpus * node.weight for node in there)
+        self.capacity.append(Capacity(self._moved, sum(gpus for _, gpus in present), present, rate))
         self.log.append((Entry.CAPACITY, len(self.capacity) - 1))
         self._moved = OPEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from divvy.control.hourly import mean_weight
 from divvy.control.statement import (
     Adjustment,
     Capacity,
@@ -12,12 +13,12 @@ from divvy.control.statement import (
     make_statement,
 )
 from divvy.fleet.job import StopCause
-from divvy.fleet.ledger import OCCUPANCY
+from divvy.fleet.ledger import OCCUPANCY, LedgerEntry
 from divvy.sim.measures import Window
 from divvy.sim.recorder import OPEN
 from divvy.sim.replay import Replay
 
-#: Ledger numbers of a replay are those of its runs, from 1, in the order of their starts.
+#: Ledger numbers of a replay are those of its runs, from 1, in the order of their starts; adjustments follow.
 FIRST = 1
 
 
@@ -29,8 +30,9 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
     """
     record, spec = replay.record, replay.workload.spec
     over = [replay.end if at == OPEN else at for at in record.over]
+    payers = record.payers()
     demands = [
-        Demand(job.account, replay.workload.submit[row], over[row], job.gpus, job.id)
+        Demand(payers.get(row, job.account), replay.workload.submit[row], over[row], job.gpus, job.id)
         for row, job in enumerate(spec)
         if job.allocated and record.submitted[row]
     ]
@@ -42,13 +44,29 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
         demands,
         _occupancies(replay),
         [
-            Adjustment(entry.account, entry.start, entry.charge, entry.cause)
-            for entry in replay.ledger
-            if entry.cause != OCCUPANCY
+            Adjustment(
+                entry.account,
+                entry.start,
+                entry.charge,
+                f"{entry.cause} of {entry.job}" if entry.job else entry.cause,
+                number,
+            )
+            for number, entry in adjustments(replay)
         ],
+        mean_weight(((step.at, step.gpus, step.rate) for step in record.capacity), window.start, window.end),
         listed=listed,
     )
     return made, ["replayed: checkpoints are simulated, so lost work is known to the millisecond"]
+
+
+def adjustments(replay: Replay) -> list[tuple[int, LedgerEntry]]:
+    """Return every charge besides occupancy with its number, which goes on where those of the runs end."""
+    # The last run ends with the replay: its price is due at that very instant, which no period would hold.
+    last = replay.end - 1
+    found = [
+        entry._replace(start=min(entry.start, last)) for entry in replay.ledger if entry.cause != OCCUPANCY
+    ]
+    return list(enumerate(found, len(replay.record.job) + FIRST))
 
 
 def _occupancies(replay: Replay) -> list[Occupancy]:
