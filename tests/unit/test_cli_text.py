@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divvy.cli.client import SYSTEM_HOME, _path, find_target
-from divvy.cli.refusal import nearest
+from divvy.cli.refusal import nearest, print_error
 from divvy.cli.render import Column, Screen, cells, clean, gauge, number, seconds, spans
 from divvy.cli.statement import moment
 from divvy.cli.submit import environment
@@ -134,3 +134,9 @@ def test_the_own_control_plane_comes_before_that_of_the_machine(monkeypatch, tmp
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(InputError, match="is not the address of a server"):
         find_target(address)
+
+
+@pytest.mark.parametrize(("path", "told"), [("/proc/nope", True), ("lab.toml:3", True), ("warmup", False)])
+def test_an_error_names_the_place_it_is_about_unless_that_is_an_option(capsys, path, told):
+    print_error(InputError.one("some-code", "cannot write", path=path), as_json=False)
+    assert (f"where    {path}" in capsys.readouterr().err) is told

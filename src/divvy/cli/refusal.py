@@ -36,7 +36,7 @@ def _details(screen: Screen, fault: Fault, indent: str, *, titled: bool) -> None
     rows: list[tuple[str, Cell]] = []
     if not titled:
         rows.append(("asked", f"{fault.path}: {fault.message}" if fault.path else fault.message))
-    elif "." in fault.path or ":" in fault.path:  # a place in a file or document, not just an option
+    elif any(mark in fault.path for mark in "./:"):  # a place in a file or document, not just an option
         rows.append(("where", fault.path))
     if fault.allowed:
         rows.append(("allowed", fault.allowed))
