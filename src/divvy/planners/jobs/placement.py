@@ -182,12 +182,12 @@ def demands(gpus: int, per_node: int, size: int) -> list[int]:
     return [size] * whole + ([rest] if rest else [])
 
 
-def each_node(nodes: int) -> Iterator[int]:
+def each_bit(rows: int) -> Iterator[int]:
     """Yield the rows of a bit set, the lowest first."""
-    while nodes:
-        low = nodes & -nodes
+    while rows:
+        low = rows & -rows
         yield low.bit_length() - 1
-        nodes ^= low
+        rows ^= low
 
 
 def _bits(nodes: int, count: int) -> list[int]:

@@ -13,17 +13,14 @@ planner without it decides the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from divvy.planners.jobs.holdings import Run
-from divvy.planners.jobs.placement import FreeMap, demands, each_node
+from divvy.planners.jobs.placement import FreeMap, demands, each_bit
 from divvy.planners.jobs.queue import Head, Rank
 
 #: Growth that is remembered; a longer past costs more than looking at every node once.
 _LOG: Final = 1 << 14
-#: Growth that is looked through node by node; after more it is quicker to look at all that could serve.
-_MENDED: Final = 64
 
 #: Account, rank, devices, devices per node, model.
 _Shape = tuple[int, Rank, int, int, str]
@@ -49,12 +46,12 @@ class _Fact(NamedTuple):
     Attributes:
         stamp: How much had grown by then.
         givers: From whom its account could take then, its own row included if it could swap.
-        nodes: The nodes that could serve it; too few.
+        nodes: The nodes that could serve it, as a bit set; too few.
     """
 
     stamp: int
     givers: int
-    nodes: frozenset[int]
+    nodes: int
 
 
 class _Note(NamedTuple):
@@ -75,10 +72,13 @@ class Reach:
         self._of: dict[int, dict[int, Run]] = {}
         """The same per account."""
         self._where: dict[int, int] = {}
-        """The nodes on which an account has interruptible runs, as a bit set; perhaps some more."""
+        """The nodes on which an account has interruptible runs, as a bit set."""
         self._could: dict[int, int] = {}
         """Devices under interruptible allocated runs per node, whoever's."""
         self._log: list[int] = []
+        self._grown: dict[int, int] = {}
+        """What `_grown_since` found, for a log of the length `_grown_at`."""
+        self._grown_at = 0
         self._facts: dict[_Shape, _Fact] = {}
         self._served: dict[_Shape, list[int]] = {}
         """Nodes that could serve a shape when last asked: the first to look at."""
@@ -87,6 +87,7 @@ class Reach:
     def forget(self) -> None:
         """Forget what fits nowhere: nodes, shares or the policy changed."""
         self._log.clear()
+        self._grown.clear()
         self._facts.clear()
         self._served.clear()
         self._notes.clear()
@@ -108,13 +109,13 @@ class Reach:
 
     def hide(self, run: Run) -> None:
         """Note that an interruptible run has left."""
-        of = self._of[run.account]
-        del of[run.row]
-        if not of:
-            self._where[run.account] = 0
+        del self._of[run.account][run.row]
         for node, gpus in run.placement:
-            self.exposed[node].pop(run.row, None)
+            here = self.exposed[node]
+            here.pop(run.row, None)
             self._could[node] -= gpus
+            if not any(other.account == run.account for other in here.values()):
+                self._where[run.account] &= ~(1 << node)
 
     def more_room(self, account: int, room: float) -> None:
         """Note that an account holds more: runs heavier than ``room``, what it could lose, may be taken."""
@@ -175,30 +176,43 @@ class Reach:
             self._serves(node, most, account, head.rank, rows, holdings) for node in served
         ):
             return False
-        allowed = loose.nodes_of(head.model)
         serving: list[int] = []
-        for node in self._to_look_at(fact, rows, most, loose):
-            if allowed >> node & 1 and self._serves(node, most, account, head.rank, rows, holdings):
+        for node in each_bit(self._to_look_at(fact, rows, most, loose) & loose.nodes_of(head.model)):
+            if self._serves(node, most, account, head.rank, rows, holdings):
                 serving.append(node)
                 if len(serving) == count:
                     self._facts.pop(key, None)
                     self._served[key] = serving
                     return False
-        self._facts[key] = _Fact(len(self._log), rows, frozenset(serving))
+        self._facts[key] = _Fact(len(self._log), rows, sum(1 << node for node in serving))
         self._served.pop(key, None)
         return True
 
-    def _to_look_at(self, fact: _Fact | None, rows: int, most: int, loose: FreeMap) -> Iterable[int]:
-        """Return the nodes that could serve a job now although they could not when the fact was noted."""
-        if fact is None or len(self._log) - fact.stamp > _MENDED:
-            nodes = loose.at_least(most)
-            for giver in each_node(rows):
-                nodes |= self._where.get(giver, 0)
-            return each_node(nodes)
-        grown = {*self._log[fact.stamp :], *fact.nodes}
-        for giver in each_node(rows & ~fact.givers):
-            for run in self._of.get(giver, {}).values():
-                grown.update(node for node, _ in run.placement)
+    def _to_look_at(self, fact: _Fact | None, rows: int, most: int, loose: FreeMap) -> int:
+        """Return the nodes (a bit set) that could serve a job now, those left out that a fact rules out."""
+        nodes = loose.at_least(most)
+        where = self._where
+        for giver in each_bit(rows):
+            nodes |= where.get(giver, 0)
+        if fact is not None and nodes:
+            grown = self._grown_since(fact.stamp) | fact.nodes
+            for giver in each_bit(rows & ~fact.givers):
+                grown |= where.get(giver, 0)
+            nodes &= grown
+        return nodes
+
+    def _grown_since(self, stamp: int) -> int:
+        """Return the nodes that have grown since, as a bit set; kept until another node grows."""
+        log = self._log
+        if self._grown_at != len(log):
+            self._grown_at = len(log)
+            self._grown.clear()
+        grown = self._grown.get(stamp)
+        if grown is None:
+            grown = 0
+            for node in set(log[stamp:]):
+                grown |= 1 << node
+            self._grown[stamp] = grown
         return grown
 
     def _serves(self, node: int, gpus: int, account: int, rank: Rank, rows: int, holdings: Holdings) -> bool:
