@@ -1,0 +1,154 @@
+"""What the budget policy answers where its source leaves a question open, each by hand on one node of 8."""
+
+import json
+
+import pytest
+
+from divvy.fleet.budget import parse_budget
+from divvy.planners.jobs.budget import BudgetPlanner
+from divvy.sim.accounts import claim
+from divvy.sim.engine import Pace
+from divvy.sim.replay import replay
+from divvy.sim.scenario import Scenario, build_fleet
+from divvy.sim.traces.jsonlines import read_jsonlines
+from divvy.units import HOUR
+
+PATIENCE = 5 / 60
+
+
+def job(name, account, submit, runtime, gpus=4, least=1.0, **more):
+    fields = {"min_runtime": f"{round(least * 60)}m" if least else 0, "resumable": True, "author": "u"}
+    shape = {"runtime": f"{round(runtime * 60)}m", "gpus": gpus, "account": account, "time_limit": 0}
+    return {"id": name, "submit": round(submit * 3600), **shape, **fields, **more}
+
+
+def play(*rows, policy="", nodes="1x8"):
+    """Return (job, begin, end, protected, taken by) per run, times in hours."""
+    trace = read_jsonlines("".join(json.dumps(row) + "\n" for row in rows).encode(), "t")
+    accounts = "[accounts.a]\nshare = 50\n[accounts.b]\nshare = 50\n"
+    budget, claims = claim(trace, parse_budget(f"[policy]\n{policy}\n{accounts}"))
+    done = replay(Scenario(trace, build_fleet(None, nodes), budget, claims, pace=Pace(0, 0)), BudgetPlanner())
+    assert not done.refused
+    record, spec = done.record, done.workload.spec
+    return [
+        (
+            spec[row].id,
+            record.start[run] / HOUR,
+            record.end[run] / HOUR,
+            record.protected[run],
+            record.by[run],
+        )
+        for run, row in enumerate(record.job)
+    ]
+
+
+def starts(runs):
+    return {name: begin for name, begin, *_ in reversed(runs)}
+
+
+def taken(runs):
+    return [(name, pytest.approx(end), by) for name, _, end, _, by in runs if by]
+
+
+@pytest.mark.parametrize(("floor", "first", "second"), [(0.7, "a1", "b2"), (0, "b2", "a1")])
+def test_who_is_below_the_floor_goes_first_whatever_the_balances_say(floor, first, second):
+    runs = play(
+        job("a0", "a", 0, 20, 8, 8),
+        job("b0", "b", 20, 1, least=8),
+        job("b1", "b", 20, 10, least=8),
+        job("a1", "a", 20.5, 1),
+        job("b2", "b", 20.5, 1),
+        policy=f"floor = {floor}",
+    )
+    assert (starts(runs)[first], starts(runs)[second]) == (21, 22)
+
+
+TWO = (job("s1", "a", 0, 30), job("s2", "a", 0, 30))
+
+
+@pytest.mark.parametrize(("option", "at"), [("false", 12), ("true", 10 + PATIENCE)])
+def test_an_account_that_is_still_owed_is_no_victim_unless_the_option_says_so(option, at):
+    runs = play(*TWO, job("b1", "b", 10, 1), policy=f"reclaim_from_owed = {option}")
+    assert starts(runs)["b1"] == pytest.approx(at), "8 devices for 12 hours are half of the first day"
+
+
+def test_the_victim_is_the_one_with_the_fewest_devices_beyond_the_need_then_the_youngest():
+    wide = play(job("six", "a", 0, 40, 6), job("two", "a", 0, 40, 2), job("b1", "b", 25, 1, 2))
+    assert taken(wide) == [("two", 25 + PATIENCE, "b1")]
+    even = play(job("elder", "a", 0, 40), job("younger", "a", 1, 40), job("b1", "b", 26, 1))
+    assert taken(even) == [("younger", 26 + PATIENCE, "b1")]
+
+
+def test_an_exchange_does_not_repeat():
+    runs = play(job("s1", "a", 0, 60), job("s2", "a", 0, 60), job("b1", "b", 25, 20), job("b2", "b", 25, 20))
+    assert len(taken(runs)) == 1, "a keeps its floor, and b is behind for a long time: nobody takes back"
+
+
+@pytest.mark.parametrize(("fields", "runs_of_it"), [({}, 1), ({"restart": True}, 2)])
+def test_what_cannot_resume_is_a_victim_like_others_and_ends_or_starts_from_zero(fields, runs_of_it):
+    both = (job(name, "a", at, 40, resumable=False, **fields) for name, at in (("s1", 0), ("s2", 1)))
+    runs = play(*both, job("b1", "b", 26, 1))
+    assert taken(runs) == [("s2", 26 + PATIENCE, "b1")]
+    again = [end - begin for name, begin, end, *_ in runs if name == "s2"]
+    assert len(again) == runs_of_it
+    assert again[1:] == [pytest.approx(40)] * (runs_of_it - 1)
+
+
+@pytest.mark.parametrize(("hours", "protected"), [(25, False), (10, True)])
+def test_a_newcomer_that_swaps_inherits_the_lack_of_protection_where_its_account_is_over_served(
+    hours, protected
+):
+    runs = play(*TWO, job("hi", "a", hours, 2, least=2, priority=5))
+    assert [by for *_, by in runs if by] == ["hi"], "an own job that ranks behind gives way"
+    assert next(safe for name, _, _, safe, _ in runs if name == "hi") is protected
+
+
+def test_inside_an_account_priority_then_the_debug_rule_then_fair_authors_then_age():
+    runs = play(
+        job("first", "a", 0, 2, 8, 2, author="z"),
+        job("mine", "a", 0.1, 1, 8, author="z"),
+        job("theirs", "a", 0.2, 1, 8, author="v"),
+        job("later", "a", 0.3, 1, 8, author="v"),
+        job("debug", "a", 0.4, 0.1, 8, 0.25, author="z"),
+        job("high", "a", 0.5, 1, 8, author="z", priority=3),
+    )
+    assert [name for name, *_ in runs] == ["first", "high", "debug", "theirs", "later", "mine"]
+
+
+def test_unallocated_work_goes_by_unallocated_time_then_age_and_gives_way_at_once():
+    runs = play(
+        job("block", "b", 0, 1, 8),
+        job("a1", "a", 0, 1, 8, 0),
+        job("a2", "a", 0.1, 2, 8, 0),
+        job("b1", "b", 0.2, 1, 8, 0),
+        job("paid", "b", 3.5, 1, 8),
+    )
+    assert [name for name, *_ in runs][:4] == ["block", "a1", "b1", "a2"]
+    assert taken(runs) == [("a2", 3.5, "paid")]
+
+
+def test_less_work_at_stake_goes_first_and_never_checkpointing_is_no_shield():
+    runs = play(job("s1", "a", 0, 40), job("s2", "a", 1, 40, resumable=False), job("b1", "b", 26, 1))
+    assert taken(runs) == [("s1", 26 + PATIENCE, "b1")], (
+        "a quarter of an hour is less than the minimum of one"
+    )
+    late = job("s2", "a", 1, 40, least=0.1, resumable=False)
+    runs = play(job("s1", "a", 0, 40), late, job("b1", "b", 26, 1))
+    assert taken(runs) == [("s2", 26 + PATIENCE, "b1")], "at most one minimum runtime of it counts"
+
+
+def test_a_gang_gets_a_date_and_only_what_is_unprotected_by_then_starts_before():
+    runs = play(
+        job("past", "a", 0, 25, 16),
+        job("kept", "a", 25, 40, 8, 8),
+        job("held", "a", 25, 40, 4, 6),
+        job("gang", "b", 26, 2, 8, 2),
+        job("long", "a", 27, 8, least=8),
+        job("short", "a", 27.5, 8, 2, least=2),
+        nodes="2x8",
+    )
+    begun = starts(runs)
+    assert begun["short"] == 27.5, "its protection ends before the date"
+    assert begun["gang"] == 31, "the end of the protection of what was there"
+    assert sorted(taken(runs)[:2]) == [("held", 31, "gang"), ("short", 31, "gang")]
+    assert begun["long"] >= 33
