@@ -217,7 +217,9 @@ class Reclaim:
         sides = [
             side for side in self._claims.of(account).sides.values() if self._eligible(account, side, head)
         ]
-        reclaimable = sum(side.donor.interruptible_gpus for side in sides)
+        # What lies under a floor cannot be taken, interruptible or not.
+        unit = max(index.weight(head) // needed, 1)
+        reclaimable = sum(min(side.donor.interruptible_gpus, int(side.room) // unit) for side in sides)
         protected = self._protected(account)
         if index.free.node_size(head.model) == 0:
             reason = Reason.WAIT_MODEL
