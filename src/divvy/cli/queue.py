@@ -150,6 +150,7 @@ def _job_row(job: dict[str, Any]) -> tuple[Any, ...]:
         clock(since),
         seconds(job["running_seconds"]),
         clock(job["protected_until_at"]),
-        NONE if job["exit_code"] is None else str(job["exit_code"]),
+        # A job that runs again still has the code of the run before; beside "running" it would mislead.
+        NONE if job["exit_code"] is None or job["ended_at"] is None else str(job["exit_code"]),
         where or NONE,
     )

@@ -195,9 +195,10 @@ def _notes(statement: Statement, stints: dict[str, Stint]) -> list[str]:
             cut += 1
     found: list[str] = []
     if cut:
+        runs = "run" if cut == 1 else "runs"
         found.append(
-            f"{cut} resumable runs with {gpu_hours(kept):.1f} GPU-hours were cut short; what each did "
-            "since its last checkpoint is lost, only the job knows how much, and it counts as delivered here"
+            f"{cut} resumable {runs} with {gpu_hours(kept):.1f} GPU-hours cut short; what was done since the "
+            "last checkpoint is lost, only the job knows how much, and it counts as delivered here"
         )
     if running:
         found.append(
