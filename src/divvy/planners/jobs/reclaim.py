@@ -11,6 +11,9 @@ A run of another account may be preempted if all of this holds:
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from divvy.fleet.decision import Placement, Wait
@@ -44,6 +47,21 @@ class Taken(NamedTuple):
     protected: bool
 
 
+class _Guarded:
+    """Protected devices of accounts by balance, so that each of many waiting jobs need not add them up."""
+
+    def __init__(self, entries: Iterable[tuple[float, int, int]]) -> None:
+        ordered = sorted(entries, reverse=True)
+        self._balances = [-balance for balance, _, _ in ordered]
+        self._sums = [0, *accumulate(gpus for _, gpus, _ in ordered)]
+        self._own = {row: (balance, gpus) for balance, gpus, row in ordered}
+
+    def at_least(self, least: float, row: int) -> int:
+        """Return the devices of the accounts whose balance is so high, those of one row left out."""
+        balance, gpus = self._own.get(row, (least, 0))
+        return self._sums[bisect_right(self._balances, -least)] - (gpus if balance >= least else 0)
+
+
 class Reclaim:
     """Answers on an index as it stands; changes nothing but memories, its own and that of what fits nowhere.
 
@@ -55,7 +73,7 @@ class Reclaim:
         self._index = index
         self._claims = Claims(index)
         self._above: dict[int, float] | None = None
-        self._guarded: list[tuple[float, int, int]] | None = None
+        self._guarded: _Guarded | None = None
 
     def begin(self, snapshot: Snapshot, now: int) -> None:
         """Begin a pass."""
@@ -242,15 +260,15 @@ class Reclaim:
         """
         if self._guarded is None:
             held, floors = self._index.held, self._floors
-            self._guarded = [
+            self._guarded = _Guarded(
                 (self._balances.of[row], other.gpus - other.interruptible_gpus, row)
                 for row, other in self._index.accounts.items()
                 if other.gpus > other.interruptible_gpus and held[row] > floors[row] and self.has_enough(row)
-            ]
+            )
         least = self._balances.of[account.row] + self._policy.margin
         if self._index.held[account.row] < self._floors[account.row]:
             least = 0.0
-        return sum(gpus for balance, gpus, row in self._guarded if balance >= least and row != account.row)
+        return self._guarded.at_least(least, account.row)
 
     # -- the rules --------------------------------------------------------------------------------------
 
