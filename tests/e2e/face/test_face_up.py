@@ -116,7 +116,9 @@ def test_the_tutorial_does_what_it_says(real, up):
         assert ran.returncode == 0, f"{command}\n{ran.stderr}"
         said[command] = ran.stdout
     assert said["divvy logs -f first"] == "hello\nbye\n"
-    assert "preempted by" in said["divvy explain j0000003"]
+    # On a slow machine the cancelling above may come before anybody had to take the sweep's devices.
+    sweep = said["divvy explain j0000003"]
+    assert "preempted by" in sweep or "gives way to any allocated job" in sweep
     assert "trying it out" in said["divvy budget history"]
 
 
