@@ -6,13 +6,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: up test check lint types contracts size bench lock clean
+.PHONY: up test engines check lint types contracts size bench lock clean
 
 up: $(VENV)/.run
 	$(BIN)/divvy up --sample
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+engines: $(VENV)/.engines  ## Ray, NIXL and Mooncake, for the tests that need them (700 MB); without them those tests skip
 
 check: lint types contracts size  ## everything CI checks besides the tests
 
@@ -58,5 +60,15 @@ ifdef UV
 	uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
 else
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/dev.txt
+endif
+	touch $@
+
+$(VENV)/.engines: $(VENV)/.dev requirements/engines.txt requirements/bare.txt
+ifdef UV
+	uv pip install --python $(BIN)/python --require-hashes -r requirements/engines.txt
+	uv pip install --python $(BIN)/python --require-hashes --no-deps -r requirements/bare.txt
+else
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements/engines.txt
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r requirements/bare.txt
 endif
 	touch $@
