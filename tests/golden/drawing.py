@@ -7,6 +7,7 @@ threw away, ``.`` an idle device, ``#`` a device that is not there.
 from __future__ import annotations
 
 from decimal import Decimal
+from textwrap import dedent
 
 from divvy.fleet.account import AccountSpec, build_tree
 from divvy.fleet.budget import Budget, Policy
@@ -111,3 +112,8 @@ class Script:
                 decisions.append(Start(row, ((node, spec.gpus),), spec.allocated, Reason.STARTED_FREE))
         wake = int(self._steps[0][0] * HOUR) if self._steps else 0
         return Plan(snapshot.version, context.now, tuple(decisions), next_check=wake)
+
+
+def drawing(text):
+    """Return a drawing as a test writes it, without its margin."""
+    return dedent(text).strip("\n")

@@ -1,16 +1,10 @@
 """What the documentation of each baseline says, as drawings of tiny clusters."""
 
-from textwrap import dedent
-
-from drawing import draw, job, run
+from drawing import draw, drawing, job, run
 
 from divvy.planners.jobs.kai import KaiPlanner
 from divvy.planners.jobs.registry import create
 from divvy.units import HOUR
-
-
-def drawing(text):
-    return dedent(text).strip("\n")
 
 
 def test_static_devices_stand_idle_while_others_wait():

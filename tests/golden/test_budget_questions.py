@@ -11,7 +11,7 @@ from divvy.sim.engine import Pace
 from divvy.sim.replay import replay
 from divvy.sim.scenario import Scenario, build_fleet
 from divvy.sim.traces.jsonlines import read_jsonlines
-from divvy.units import HOUR
+from replayed import runs_of
 
 PATIENCE = 5 / 60
 
@@ -28,18 +28,7 @@ def play(*rows, policy="", nodes="1x8"):
     accounts = "[accounts.a]\nshare = 50\n[accounts.b]\nshare = 50\n"
     budget, claims = claim(trace, parse_budget(f"[policy]\n{policy}\n{accounts}"))
     done = replay(Scenario(trace, build_fleet(None, nodes), budget, claims, pace=Pace(0, 0)), BudgetPlanner())
-    assert not done.refused
-    record, spec = done.record, done.workload.spec
-    return [
-        (
-            spec[row].id,
-            record.start[run] / HOUR,
-            record.end[run] / HOUR,
-            record.protected[run],
-            record.by[run],
-        )
-        for run, row in enumerate(record.job)
-    ]
+    return runs_of(done, "by")
 
 
 def starts(runs):

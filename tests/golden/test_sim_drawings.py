@@ -1,15 +1,9 @@
-from textwrap import dedent
-
-from drawing import Script, draw, job, run
+from drawing import Script, draw, drawing, job, run
 
 from divvy.fleet.node import Node, NodeState
 from divvy.planners.jobs.registry import create
 from divvy.sim.traces.trace import CapacityChange
 from divvy.units import HOUR
-
-
-def drawing(text):
-    return dedent(text).strip("\n")
 
 
 def test_easy_lets_later_jobs_pass_only_where_they_delay_nobody():

@@ -20,6 +20,7 @@ from divvy.sim.replay import replay
 from divvy.sim.scenario import Scenario
 from divvy.sim.traces.trace import Trace, TraceJob
 from divvy.units import HOUR, MINUTE
+from replayed import runs_of
 
 
 def play(policy, specs, jobs, nodes=((0, 8),)):
@@ -36,18 +37,7 @@ def play(policy, specs, jobs, nodes=((0, 8),)):
         Scenario(trace, fleet, Budget(policy, build_tree(specs)), Claims(paid, {}), pace=Pace(0, 0)),
         BudgetPlanner(),
     )
-    assert not done.refused
-    record, spec = done.record, done.workload.spec
-    return [
-        (
-            spec[job].id,
-            record.start[run] / HOUR,
-            record.end[run] / HOUR,
-            record.protected[run],
-            record.cause[run],
-        )
-        for run, job in enumerate(record.job)
-    ], done
+    return runs_of(done, "cause"), done
 
 
 def account(path, share, **rules):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from divvy.cli.client import Client
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_any_account, connect, group
@@ -89,7 +92,17 @@ def _account_row(account: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-@verb.command("set")
+class _Signed(TyperCommand):
+    """A command to which ``-5`` is a number, to be refused as one, and no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put negative numbers behind ``--``, where nothing is taken for an option."""
+        negative = [arg for arg in args if re.fullmatch(r"-[\d.]+%?", arg)]
+        rest = [arg for arg in args if arg not in negative]
+        return super().parse_args(ctx, [*rest, "--", *negative] if negative and "--" not in rest else args)
+
+
+@verb.command("set", cls=_Signed)
 def set_share(
     account: Annotated[
         str,
@@ -114,19 +127,31 @@ def set_share(
     if not share:
         _say_changes(output, _replace(_budget_file(account), reason, version, server))
         return
-    try:
-        percentage = float(parse_decimal(share.removesuffix("%")))
-    except ValueError as error:
-        raise InputError.one(
-            "share-type",
-            f"{share!r} is not a percentage",
-            path="PERCENT",
-            allowed="0 to 100, such as 40 or 33.3",
-            fix="correct it",
-        ) from error
+    percentage = _percentage(share)
     client = connect(server)
     body = {"share": percentage, "reason": reason, "version": _version(client, version)}
     _say_changes(output, client.patch("budget", "accounts", account, body=body))
+
+
+def _percentage(text: str) -> float:
+    """Return a share as people write it.
+
+    Raises:
+        InputError: If it is none, or one below 0 or above 100.
+    """
+    try:
+        share = float(parse_decimal(text.removesuffix("%")))
+    except ValueError:
+        share = math.nan
+    if 0 <= share <= 100:
+        return share
+    raise InputError.one(
+        "share-type" if math.isnan(share) else "share-range",
+        f"{text!r} is not a percentage" if math.isnan(share) else f"{text} is no share of anything",
+        path="PERCENT",
+        allowed="0 to 100, such as 40 or 33.3",
+        fix="correct it",
+    )
 
 
 def _budget_file(name: str) -> Path:

@@ -9,7 +9,7 @@ import typer
 
 from divvy.cli.moment import moment
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, complete_node, connect
-from divvy.cli.render import Output, stamp, state
+from divvy.cli.render import Output, clock, state
 from divvy.errors import InputError
 from divvy.units import SECOND, parse_duration
 
@@ -57,8 +57,8 @@ def verb(
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
     if not output.machine(answer, [answer["node"]]):
         why = f": {answer['reason']}" if answer["reason"] else ""
-        times = [f"from {stamp(answer['from_at'])}"] if answer["from_at"] is not None else []
-        times += [f"until {stamp(answer['until_at'])}"] if answer["until_at"] is not None else []
+        times = [f"from {clock(answer['from_at'])}"] if answer["from_at"] is not None else []
+        times += [f"until {clock(answer['until_at'])}"] if answer["until_at"] is not None else []
         output.screen.line(
             answer["node"], " is now ", state(answer["state"]), why, f", {' '.join(times)}" if times else ""
         )

@@ -31,7 +31,7 @@ _COLUMNS: Final = (
 
 def verb(
     what: str = typer.Argument("", help="Number of a journal entry, or a case file. [the last entry]"),
-    last: int = typer.Option(0, "--last", min=0, help="The last N passes."),
+    last: int | None = typer.Option(None, "--last", min=1, help="The last N passes."),
     export: Path | None = typer.Option(None, "--export", help="Write the pass as a case file, and stop."),
     accept: bool = typer.Option(
         False, "--accept", help="Make what comes out the expected plan of the case file."
@@ -80,11 +80,11 @@ def _number(text: str, database: Database) -> int:
     return int(text) if text else archive.recent_pass(database, 1)
 
 
-def _run(database: Database, what: str, last: int) -> Iterator[Verdict]:
-    if what and last:
+def _run(database: Database, what: str, last: int | None) -> Iterator[Verdict]:
+    if what and last is not None:
         raise InputError.one("replay-both", "a number and --last", path="SEQ", allowed="one of the two")
     _, newest = archive.bounds(database)
-    first = int(what) if what else archive.recent_pass(database, max(last, 1))
+    first = int(what) if what else archive.recent_pass(database, last or 1)
     until = int(what) if what else newest
     state, after = archive.state_before(database, first)
     steps = archive.steps(database, after=after, until=until)

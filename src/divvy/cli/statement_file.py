@@ -10,22 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from divvy.cli.statement_page import page
+from divvy.cli.statement_page import FIGURES, page
 from divvy.errors import InputError
 
-#: Figures of an hour, in the order of the columns; GPU-hours, except the share (0 to 1 of the fleet).
-FIGURES: Final = (
-    "share",
-    "capacity",
-    "demand",
-    "owed",
-    "delivered",
-    "carried",
-    "unallocated",
-    "protected",
-    "lost",
-    "adjustments",
-)
 COLUMNS: Final = (
     "account",
     "leaf",

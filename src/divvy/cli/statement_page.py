@@ -57,7 +57,8 @@ _COLUMNS: Final = (
     ("Adjusted", "Refunds and prices"),
     ("Declared used", "How much of the declared minimum runtimes was really used"),
 )
-_HOUR_COLUMNS: Final = (
+#: Figures of an hour, in the order of the columns; GPU-hours, except the share (0 to 1 of the fleet).
+FIGURES: Final = (
     "share",
     "capacity",
     "demand",
@@ -234,10 +235,10 @@ last of them. <code>divvy statement --trace --json</code> gives all of them.</p>
 
 
 def _hours(row: dict[str, Any], *, unix: bool) -> str:
-    head = "".join(f"<th>{name}</th>" for name in ("hour", *_HOUR_COLUMNS, "ledger"))
+    head = "".join(f"<th>{name}</th>" for name in ("hour", *FIGURES, "ledger"))
     lines = "".join(
         f"<tr><td>{_when(hour['at'], unix=unix)}</td><td>{_percent(hour['share'])}</td>"
-        + "".join(f"<td>{_figure(hour[name])}</td>" for name in _HOUR_COLUMNS[1:])
+        + "".join(f"<td>{_figure(hour[name])}</td>" for name in FIGURES[1:])
         + f"<td>{_entries(hour['ledger'])}</td></tr>"
         for hour in row["hours"] or ()
     )

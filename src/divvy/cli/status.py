@@ -22,7 +22,6 @@ from divvy.cli.render import (
     path,
     percent,
     seconds,
-    stamp,
     state,
     whole,
 )
@@ -102,10 +101,13 @@ def verb(
 
 def _say_totals(output: Output, status: dict[str, Any]) -> None:
     totals, screen = status["totals"], output.screen
+    funded = sum(account["waiting"] for account in status["accounts"] if account["leaf"])
+    rest = totals["queued"] - funded
     screen.line(
         Span(f"{totals['gpus']} devices", "bold"),
         f": {totals['allocated']} allocated, {totals['unallocated']} unallocated, {totals['free']} free; "
-        f"{totals['running']} jobs run, {totals['queued']} wait",
+        f"{totals['running']} jobs run, {totals['queued']} wait"
+        + (f" ({rest} of them unallocated: in no account's column)" if rest > 0 else ""),
     )
     if screen.terminal:
         width = min((screen.width or 80) - 2, 78)
@@ -169,8 +171,8 @@ def _maintenance(node: dict[str, Any]) -> str:
     window = node["maintenance"]
     if window is None:
         return ""
-    until = f" until {stamp(window['until_at'])}" if window["until_at"] is not None else ""
-    return f"from {stamp(window['from_at'])}{until}: {window['cause']}"
+    until = f" until {clock(window['until_at'])}" if window["until_at"] is not None else ""
+    return f"from {clock(window['from_at'])}{until}: {window['cause']}"
 
 
 def _busy(devices: Iterable[dict[str, Any]]) -> tuple[str, str]:

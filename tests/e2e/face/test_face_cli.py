@@ -221,6 +221,21 @@ def test_budget_set_sends_version_and_reason(divvy, home, fleet):
     assert divvy("budget", "set", "lab.vision", "41", "--reason", "late", "--version", "3").code == 6
 
 
+@pytest.mark.parametrize("share", ["-5", "-0.5%", "101", "5x", "nan"])
+def test_a_share_that_is_none_is_refused_as_one(divvy, home, fleet, share):
+    ran = divvy("budget", "set", "lab.vision", share, "--reason", "typing too fast")
+    assert (ran.code, fleet.requests) == (2, [])
+    assert "0 to 100" in ran.err
+    assert "No such option: --shares" in divvy("budget", "set", "lab.vision", "--shares", "5", "-r", "x").err
+
+
+def test_waiting_jobs_add_up_to_those_in_the_columns_and_the_rest_is_named(divvy, home, fleet):
+    status = fleet.status()
+    status["totals"]["queued"] += 2
+    fleet.status = lambda: status
+    assert "(2 of them unallocated: in no account's column)" in divvy("status").out
+
+
 def test_budget_apply_reports_all_faults_before_it_asks(divvy, home, fleet, tmp_path):
     file = tmp_path / "budget.toml"
     file.write_text("[accounts.vision]\nshare = 120\n[accounts.audio]\nshare = -1\ncolour = 3\n")

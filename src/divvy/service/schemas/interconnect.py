@@ -268,15 +268,20 @@ class RouteConfig(Shape):
     warnings: list[Any]
 
 
-class _Serving(Shape):
+class _Beside(Shape):
     """A plan beside its bound, a baseline and TopKV's claim."""
 
-    model: str
     plan: dict[str, Any]
     figure: dict[str, float]
     bound: dict[str, float | str]
     baseline: dict[str, float | str]
     topkv_claim: dict[str, Any] | None
+
+
+class _Serving(_Beside):
+    """The same for one model."""
+
+    model: str
 
 
 class RouteExperts(_Serving):
@@ -289,18 +294,13 @@ class RouteExperts(_Serving):
     traffic: str
 
 
-class RouteTiers(Shape):
+class RouteTiers(_Beside):
     """`divvy route tiers`."""
 
     schema_: Literal["divvy.route.tiers/1"] = Field(alias="schema")
     working_set_bytes: float
     reads: float
     tiers: list[dict[str, float | str]]
-    plan: dict[str, Any]
-    figure: dict[str, float]
-    bound: dict[str, float | str]
-    baseline: dict[str, float | str]
-    topkv_claim: dict[str, Any] | None
 
 
 class RouteOverlap(_Serving):
