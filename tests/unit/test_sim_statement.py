@@ -18,15 +18,23 @@ from divvy.sim.traces.trace import Trace
 from divvy.units import DAY
 
 
-@pytest.fixture(scope="module")
-def made():
+@pytest.fixture(scope="module", params=["2x8", "1x8@H100-80GB,1x8@A100-80GB"])
+def made(request):
     trace = synthetic_trace(16)
-    short = Trace(tuple(job for job in trace.jobs if job.submit < 2 * DAY))
+    scarce = replace_models if "," in request.param else None
+    jobs = (job for job in trace.jobs if job.submit < 2 * DAY)
+    short = Trace(tuple(map(scarce, jobs) if scarce else jobs))
     budget, claims = equal_shares(short, Policy())
-    scenario = Scenario(short, build_fleet(None, "2x8"), budget, claims)
+    scenario = Scenario(short, build_fleet(None, request.param), budget, claims)
     run = replay(scenario, create("budget"))
     window = window_of(short.last_submission, run.end, DAY // 2)
     return run, window
+
+
+def replace_models(job):
+    """Let half of the accounts ask for one model only, so that shares are not all feasible."""
+    picky = sum(job.account.encode()) % 2 == 0 and job.gpus <= 8
+    return job._replace(model="H100-80GB") if picky else job
 
 
 def test_the_statement_of_a_replay_says_what_its_measures_say(made):

@@ -2,15 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divvy.control.facts import Adjustment, Capacity, Demand, Epoch, Occupancy
 from divvy.control.hourly import HourSums
-from divvy.control.statement import (
-    Adjustment,
-    Capacity,
-    Demand,
-    Epoch,
-    Occupancy,
-    make_statement,
-)
+from divvy.control.statement import make_statement
 from divvy.fleet.budget import parse_budget
 from divvy.units import HOUR, MINUTE
 

@@ -8,8 +8,9 @@ import pytest
 
 from divvy.cli.moment import moment
 from divvy.cli.statement_file import check_ending, csv_text, render, write
+from divvy.control.facts import Adjustment, Capacity, Demand, Epoch, Occupancy
 from divvy.control.hourly import ranges
-from divvy.control.statement import Adjustment, Capacity, Demand, Epoch, Occupancy, make_statement
+from divvy.control.statement import make_statement
 from divvy.control.statement_document import document
 from divvy.errors import InputError
 from divvy.fleet.budget import parse_budget

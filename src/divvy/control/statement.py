@@ -2,9 +2,9 @@
 
 - capacity of an hour: healthy devices, integrated.
 - demand: devices of running and queued allocated jobs, averaged over the hour.
-- owed: min(share x capacity, demand) of a leaf. What an inner account is owed is the sum of its children;
-  by the same rule as a leaf it could be more (``as_one``), because what one child leaves unused its siblings
-  may have first.
+- owed: min(share x capacity, demand) of a leaf, and of no device model more than there is (`owed.py`).
+  What an inner account is owed is the sum of its children; by the same rule as a leaf it could be more
+  (``as_one``), because what one child leaves unused its siblings may have first.
 - delivered: useful allocated time. Work that is known to be lost is not delivered.
 - carried: owed and not delivered since the begin of the period; negative where an account got more.
 - protected: the part of the allocated time inside a minimum runtime.
@@ -18,99 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from divvy.control.facts import Adjustment, Capacity, Demand, Epoch, Occupancy
 from divvy.control.hourly import Blocks, HourMarks, Hours, HourSums
+from divvy.control.owed import owed_in_cells
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.units import HOUR
-
-
-class Demand(NamedTuple):
-    """An allocated job that was queued or running from ``start`` to ``end`` (ms)."""
-
-    account: str
-    start: int
-    end: int
-    gpus: int
-    job: str = ""
-
-
-class Occupancy(NamedTuple):
-    """A run, or the part of it so far.
-
-    Attributes:
-        account: Leaf account.
-        start: Begin, ms.
-        end: End, ms.
-        gpus: Devices.
-        weight: Charge per ms of the whole gang.
-        allocated: Whether it is charged.
-        lost: Time at its end whose work is known to be lost, ms.
-        declared: Declared minimum runtime, ms.
-        protected: Time from its begin that is or was protected, ms.
-        restore: Time at its begin spent restoring, ms.
-        entry: Number of its ledger entry; 0 where the run is not over.
-        job: Id.
-        attempt: Run of the job.
-    """
-
-    account: str
-    start: int
-    end: int
-    gpus: int
-    weight: int
-    allocated: bool
-    lost: int
-    declared: int
-    protected: int = 0
-    restore: int = 0
-    entry: int = 0
-    job: str = ""
-    attempt: int = 0
-
-
-class Stint(NamedTuple):
-    """A job as far as a statement is concerned; times are ms, None where there is none yet."""
-
-    job: str
-    account: str
-    gpus: int
-    min_runtime: int
-    resumable: bool
-    refused: bool
-    submitted: int
-    started: int | None
-    stopped: int | None
-    attempt: int
-    rate: int
-    stop_cause: int | None
-    protected_until: int = 0
-
-
-class Adjustment(NamedTuple):
-    """Charge added at an instant, with its cause."""
-
-    account: str
-    at: int
-    charge: int
-    cause: str
-    entry: int = 0
-
-
-class Capacity(NamedTuple):
-    """Healthy devices since an instant."""
-
-    at: int
-    gpus: int
-
-
-class Epoch(NamedTuple):
-    """The account tree that holds since an instant."""
-
-    at: int
-    tree: AccountTree
 
 
 @dataclass(slots=True)
@@ -284,6 +199,8 @@ class _Book:
         self._running: list[list[str]] = [[] for _ in fresh]
         self._capacity: Hours = HourSums(start, end).hours()
         self._entitled: list[Hours] = []
+        self._models: dict[str, HourSums] = {}
+        self._wanted: list[dict[str, HourSums]] = [{} for _ in fresh]
 
     def owe(self, epochs: Sequence[Epoch], capacity: Sequence[Capacity]) -> None:
         """Compute share x capacity per hour and account, over changes of both."""
@@ -293,7 +210,7 @@ class _Book:
             since = epoch.at if index else self._start
             until = epochs[index + 1].at if index + 1 < len(epochs) else self._end
             part = HourSums(self._start, self._end)
-            for step, (at, gpus) in enumerate(capacity):
+            for step, (at, gpus, _) in enumerate(capacity):
                 till = capacity[step + 1].at if step + 1 < len(capacity) else self._end
                 part.add(max(at, since), min(till, until), gpus)
             hours = part.hours()
@@ -301,10 +218,31 @@ class _Book:
                 there = epoch.tree.row.get(path)
                 if there is not None:
                     entitled[row] += float(epoch.tree.share[there]) * hours
-        for step, (at, gpus) in enumerate(capacity):
-            total.add(at, capacity[step + 1].at if step + 1 < len(capacity) else self._end, gpus)
+        for step, (at, gpus, models) in enumerate(capacity):
+            until = capacity[step + 1].at if step + 1 < len(capacity) else self._end
+            total.add(at, until, gpus)
+            for model, devices in models:
+                self._models.setdefault(model, self._sum()).add(at, until, devices)
         self._capacity = total.hours()
         self._entitled = [np.rint(each).astype(np.int64) for each in entitled]
+
+    def _sum(self) -> HourSums:
+        return HourSums(self._start, self._end)
+
+    def _due(self, demand: Sequence[Hours]) -> list[Hours]:
+        """Return what every row is owed per hour by its own share and demand."""
+        due = [np.minimum(entitled, wanted) for entitled, wanted in zip(self._entitled, demand, strict=True)]
+        if len(self._models) < 2:
+            return due
+        leaves = [row for row in range(len(due)) if not self._tree.children[row]]
+        found = owed_in_cells(
+            [self._entitled[row] for row in leaves],
+            [{model: sums.hours() for model, sums in self._wanted[row].items()} for row in leaves],
+            {model: sums.hours() for model, sums in self._models.items()},
+        )
+        for row, owed in zip(leaves, found, strict=True):
+            due[row] = np.rint(owed).astype(np.int64)
+        return due
 
     def count(self, name: str, blocks: Blocks) -> None:
         """Count many jobs of a leaf at once."""
@@ -316,6 +254,8 @@ class _Book:
         row = self._tree.row.get(demand.account)
         if row is None:
             return False
+        asked = self._wanted[row].setdefault(demand.model, self._sum())
+        asked.add(demand.start, demand.end, demand.gpus)
         return self._sums["demand"][row].add(demand.start, demand.end, demand.gpus) > 0
 
     def deliver(self, run: Occupancy) -> bool:
@@ -360,10 +300,10 @@ class _Book:
         tree = self._tree
         sums = {name: [each.hours() for each in column] for name, column in self._sums.items()}
         rows: list[Row] = []
+        due = self._due(sums["demand"])
         for row in range(len(tree)):
             leaf = not tree.children[row]
-            due = np.minimum(self._entitled[row], sums["demand"][row])
-            owed = due if leaf else np.zeros_like(due)
+            owed = due[row] if leaf else np.zeros_like(due[row])
             made = Row(
                 tree.paths[row],
                 leaf,

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from divvy.control.facts import Occupancy
 from divvy.control.hourly import HourMarks, Hours, ranges
-from divvy.control.statement import Occupancy, Row, Sources, Statement
+from divvy.control.statement import Row, Sources, Statement
 from divvy.units import HOUR, SECOND, gpu_hours
 
 SCHEMA: Final = "divvy.statement/1"
@@ -170,7 +171,10 @@ def _sources(sources: Sources, account: str) -> dict[str, Any]:
             }
             for epoch in sources.epochs
         ],
-        "capacity": [{"at": step.at / SECOND, "gpus": step.gpus} for step in sources.capacity],
+        "capacity": [
+            {"at": step.at / SECOND, "gpus": step.gpus, "models": dict(step.models)}
+            for step in sources.capacity
+        ],
         "demand": [
             {
                 "account": demand.account,
@@ -178,6 +182,7 @@ def _sources(sources: Sources, account: str) -> dict[str, Any]:
                 "from_at": demand.start / SECOND,
                 "to_at": demand.end / SECOND,
                 "gpus": demand.gpus,
+                "model": demand.model,
             }
             for demand in sources.demands
             if within(demand.account, account)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -43,3 +44,12 @@ class Node:
     state: NodeState = NodeState.UP
     cause: str = ""
     cluster: str = ""
+
+
+def devices_by_model(nodes: Iterable[Node]) -> dict[str, int]:
+    """Return how many devices of each model some nodes have that are not down, in order of name."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if node.state is not NodeState.DOWN and node.gpus:
+            found[node.model] = found.get(node.model, 0) + node.gpus
+    return dict(sorted(found.items()))

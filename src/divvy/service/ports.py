@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from divvy.control.board import JobSight
-from divvy.control.statement import Stint
+from divvy.control.facts import Stint
 from divvy.control.token import TokenRow
 from divvy.errors import DivvyError
 from divvy.fleet.job import JobSpec, Phase
@@ -84,6 +84,10 @@ class CapacityStep(Protocol):
     @property
     def gpus(self) -> int:
         """Return the devices."""
+
+    @property
+    def models(self) -> tuple[tuple[str, int], ...]:
+        """Return how many of each model, in order of name; nothing where it was not kept."""
 
     @property
     def rate(self) -> int:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from divvy.control.facts import Adjustment, Capacity, Demand, Epoch, Occupancy, Stint
 from divvy.control.hourly import mean_weight
-from divvy.control.statement import (
-    Adjustment,
-    Capacity,
-    Demand,
-    Epoch,
-    Occupancy,
-    Statement,
-    Stint,
-    make_statement,
-)
+from divvy.control.statement import Statement, make_statement
 from divvy.errors import InputError
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import read_budget
@@ -54,7 +46,7 @@ class Statements:
             start,
             end,
             self._epochs(end),
-            [Capacity(step.at, step.gpus) for step in steps],
+            [Capacity(step.at, step.gpus, step.models) for step in steps],
             [*_demands(stints.values(), end), *_forgotten(ledger, stints)],
             [*_finished(ledger, stints, bare), *_open(stints.values(), ledger, end)],
             [
@@ -116,7 +108,7 @@ def _demands(stints: Iterable[Stint], end: int) -> Iterable[Demand]:
     for stint in stints:
         if stint.min_runtime and not stint.refused:
             until = end if stint.stopped is None else stint.stopped
-            yield Demand(stint.account, stint.submitted, until, stint.gpus, stint.job)
+            yield Demand(stint.account, stint.submitted, until, stint.gpus, stint.job, stint.model)
 
 
 def _forgotten(ledger: Iterable[LedgerLine], stints: dict[str, Stint]) -> Iterable[Demand]:

@@ -31,6 +31,8 @@ def event_lines(replay: Replay) -> Iterator[str]:
         if entry is Entry.CAPACITY:
             capacity = record.capacity[subject]
             line = _line(capacity.at, "capacity", {"gpus": capacity.gpus, "nodes": dict(capacity.nodes)})
+            if len(capacity.models) > 1:
+                line["models"] = dict(capacity.models)
             if place == 0:
                 line |= {"shares": _shares(replay.budget.tree)}
         elif entry is Entry.SHARES:
@@ -39,6 +41,7 @@ def event_lines(replay: Replay) -> Iterator[str]:
         elif entry is Entry.SUBMIT:
             line = _line(replay.workload.submit[subject], "submit", known[subject])
             line["runtime"] = replay.workload.runtime[subject] / SECOND
+            line["model"] = spec[subject].model
             line["debug"] = replay.workload.debug[subject]
         else:
             job = known[record.job[subject]]

@@ -13,8 +13,8 @@ import numpy as np
 
 from divvy.errors import InputError
 from divvy.fleet.job import StopCause
-from divvy.sim.overlay import PREFIX
-from divvy.sim.recorder import OPEN, Recorder
+from divvy.sim.columns import Columns, owed_by_leaf
+from divvy.sim.recorder import OPEN
 from divvy.sim.replay import Replay
 from divvy.sim.steps import Floats, Ints, Steps, cells, ints, quantile
 from divvy.units import DAY, HOUR, MINUTE, SECOND, gpu_hours
@@ -109,49 +109,9 @@ class Figures:
     never_started: int
 
 
-class _Columns:
-    """The record as arrays."""
-
-    def __init__(self, replay: Replay) -> None:
-        record: Recorder = replay.record
-        spec = replay.workload.spec
-        paths = replay.budget.tree.paths
-        row = {paths[leaf]: place for place, leaf in enumerate(replay.budget.tree.leaves)}
-        there = np.asarray(record.submitted, dtype=bool)
-        self.gpus = ints([job.gpus for job in spec])
-        self.account = ints([row[job.account] for job in spec])
-        self.min_runtime = ints([job.min_runtime for job in spec])
-        self.overlay = np.asarray([job.id.startswith(PREFIX) for job in spec], dtype=bool)
-        self.runtime = ints(replay.workload.runtime)
-        self.submit = ints(replay.workload.submit)
-        self.first_start = ints(record.first_start)
-        self.there = there
-        self.end = replay.end
-        over = ints(record.over)
-        self.finished = over != OPEN
-        self.over = np.where(self.finished, over, replay.end)
-        self.run_job = ints(record.job)
-        self.run_start = ints(record.start)
-        self.run_end = ints(record.end)
-        self.run_restore = ints(record.restore)
-        self.run_lost = ints(record.lost)
-        self.run_gpus = self.gpus[self.run_job]
-        self.run_account = self.account[self.run_job]
-        for run, payer in enumerate(record.payer):
-            if payer:
-                self.run_account[run] = row[payer]
-        self.wanting = self.account.copy()
-        for job, payer in record.payers().items():
-            self.wanting[job] = row[payer]
-        self.run_allocated = self.min_runtime[self.run_job] > 0
-        self.run_cause = ints(record.cause)
-        sizes = ints([capacity.gpus for capacity in record.capacity])
-        self.capacity = Steps(ints([capacity.at for capacity in record.capacity]), np.diff(sizes, prepend=0))
-
-
 def measure(replay: Replay, window: Window) -> Figures:
     """Return every figure of a replay over a window."""
-    columns = _Columns(replay)
+    columns = Columns(replay)
     occupied, useful, contended = _occupancy(columns, window)
     span = ints([window.start, window.end])
     capacity = int(columns.capacity.between(span)[0])
@@ -159,8 +119,8 @@ def measure(replay: Replay, window: Window) -> Figures:
     total = int(held.between(span)[0])
     accounts = _accounts(replay, columns, window)
     owed = sum(one.owed for one in accounts)
-    work = _useful(columns, np.ones(len(columns.run_job), dtype=bool), span)
-    free = _useful(columns, ~columns.run_allocated, span)
+    work = int(columns.useful(np.ones(len(columns.run_job), dtype=bool), span)[0])
+    free = int(columns.useful(~columns.run_allocated, span)[0])
     lost, lost_allocated = _lost(columns, span)
     ended = (columns.run_end >= window.start) & (columns.run_end < window.end)
     preempted = (columns.run_cause == StopCause.PREEMPTED) | (columns.run_cause == StopCause.DRAINED)
@@ -194,14 +154,7 @@ def _over(part: float, whole: float) -> float:
     return float(part) / float(whole) if whole else float("nan")
 
 
-def _useful(columns: _Columns, chosen: np.ndarray, grid: Ints) -> int:
-    """Return the useful GPU-ms of some runs over a grid of one cell."""
-    start = columns.run_start + columns.run_restore
-    end = columns.run_end - columns.run_lost
-    return int(Steps.of_intervals(start[chosen], end[chosen], columns.run_gpus[chosen]).between(grid)[0])
-
-
-def _occupancy(columns: _Columns, window: Window) -> tuple[int, int, int]:
+def _occupancy(columns: Columns, window: Window) -> tuple[int, int, int]:
     """Return occupied, useful and offered GPU-ms while more devices are asked for than there are."""
     there = columns.there
     demand = Steps.of_intervals(columns.submit[there], columns.over[there], columns.gpus[there])
@@ -229,28 +182,20 @@ def _occupancy(columns: _Columns, window: Window) -> tuple[int, int, int]:
     )
 
 
-def _accounts(replay: Replay, columns: _Columns, window: Window) -> list[AccountFigures]:
+def _accounts(replay: Replay, columns: Columns, window: Window) -> list[AccountFigures]:
     """Return owed and delivered per leaf account."""
     tree = replay.budget.tree
     grid = cells(window.start, window.end, HOUR)
     days = (grid[:-1] - window.start) // DAY
-    offered = columns.capacity.between(grid).astype(np.float64)
     figures: list[AccountFigures] = []
-    for place, leaf in enumerate(tree.leaves):
-        share = float(tree.share[leaf])
-        mine = (columns.wanting == place) & (columns.min_runtime > 0) & columns.there
-        demand = Steps.of_intervals(columns.submit[mine], columns.over[mine], columns.gpus[mine])
-        entitled = share * offered
-        if replay.record.trees:
-            entitled = _entitled(replay, columns, tree.paths[leaf], grid)
-        owed = np.minimum(entitled, demand.between(grid))
+    for place, (leaf, owed) in enumerate(zip(tree.leaves, owed_by_leaf(replay, columns, grid), strict=True)):
         runs = columns.run_account == place
-        delivered = _per_cell(columns, runs & columns.run_allocated, grid)
-        free = _per_cell(columns, runs & ~columns.run_allocated, grid)
+        delivered = columns.useful(runs & columns.run_allocated, grid)
+        free = columns.useful(runs & ~columns.run_allocated, grid)
         figures.append(
             AccountFigures(
                 tree.paths[leaf],
-                share,
+                float(tree.share[leaf]),
                 gpu_hours(owed.sum()),
                 gpu_hours(delivered.sum()),
                 gpu_hours(free.sum()),
@@ -262,24 +207,6 @@ def _accounts(replay: Replay, columns: _Columns, window: Window) -> list[Account
     return figures
 
 
-def _entitled(replay: Replay, columns: _Columns, path: str, grid: Ints) -> Floats:
-    """Return share x capacity of an account per cell, where shares changed during the replay."""
-    trees = [(int(grid[0]), replay.budget.tree), *replay.record.trees]
-    total = np.zeros(len(grid) - 1)
-    for place, (since, tree) in enumerate(trees):
-        until = trees[place + 1][0] if place + 1 < len(trees) else int(grid[-1])
-        leaf = tree.row.get(path)
-        if leaf is not None and until > since:
-            total += float(tree.share[leaf]) * columns.capacity.between(np.clip(grid, since, until))
-    return total
-
-
-def _per_cell(columns: _Columns, chosen: np.ndarray, grid: Ints) -> Floats:
-    start = columns.run_start[chosen] + columns.run_restore[chosen]
-    end = columns.run_end[chosen] - columns.run_lost[chosen]
-    return Steps.of_intervals(start, end, columns.run_gpus[chosen]).between(grid).astype(np.float64)
-
-
 def _capped(delivered: Floats, owed: Floats, group: Ints) -> float:
     """Return delivered over owed with delivered capped at owed per group of cells."""
     due = np.bincount(group, owed)
@@ -287,7 +214,7 @@ def _capped(delivered: Floats, owed: Floats, group: Ints) -> float:
     return _over(float(got.sum()), float(due.sum()))
 
 
-def _lost(columns: _Columns, span: Ints) -> tuple[int, int]:
+def _lost(columns: Columns, span: Ints) -> tuple[int, int]:
     """Return the GPU-ms thrown away or spent restoring, of all runs and of allocated ones."""
     results: list[int] = []
     for chosen in (np.ones(len(columns.run_job), dtype=bool), columns.run_allocated):
@@ -300,7 +227,7 @@ def _lost(columns: _Columns, span: Ints) -> tuple[int, int]:
     return results[0], results[1]
 
 
-def _waits(replay: Replay, columns: _Columns, window: Window) -> dict[str, Waits]:
+def _waits(replay: Replay, columns: Columns, window: Window) -> dict[str, Waits]:
     """Return the waits of the jobs submitted in the window, by class."""
     policy = replay.budget.policy
     counted = columns.there & (columns.submit >= window.start) & (columns.submit < window.end)
@@ -325,7 +252,7 @@ def _waits(replay: Replay, columns: _Columns, window: Window) -> dict[str, Waits
     return result
 
 
-def _behind_their_like(columns: _Columns, favoured: np.ndarray) -> np.ndarray:
+def _behind_their_like(columns: Columns, favoured: np.ndarray) -> np.ndarray:
     """Return which favoured jobs found another one of their account waiting when they were submitted."""
     behind = np.zeros(len(favoured), dtype=bool)
     for account in np.unique(columns.account[favoured]):

@@ -24,7 +24,7 @@ from divvy.fleet.event import (
     Withdrawn,
 )
 from divvy.fleet.job import StopCause
-from divvy.fleet.node import Node, NodeState
+from divvy.fleet.node import Node, NodeState, devices_by_model
 from divvy.fleet.snapshot import Snapshot
 from divvy.sim.contracts import Workload
 from divvy.sim.engine import SimulatedEngine
@@ -50,6 +50,8 @@ class Capacity(NamedTuple):
     nodes: tuple[tuple[str, int], ...]
     rate: int
     """Their charge per ms."""
+    models: tuple[tuple[str, int], ...] = ()
+    """Devices of each model, in order of name."""
 
 
 class Recorder:
@@ -192,6 +194,7 @@ class Recorder:
         there = [node for node in self._nodes.values() if node.state is not NodeState.DOWN]
         present = tuple((node.name, node.gpus) for node in there)
         rate = sum(node.gpus * node.weight for node in there)
-        self.capacity.append(Capacity(self._moved, sum(gpus for _, gpus in present), present, rate))
+        models = tuple(devices_by_model(there).items())
+        self.capacity.append(Capacity(self._moved, sum(gpus for _, gpus in present), present, rate, models))
         self.log.append((Entry.CAPACITY, len(self.capacity) - 1))
         self._moved = OPEN

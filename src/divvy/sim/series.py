@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from divvy.fleet.job import StopCause
+from divvy.sim.columns import Columns, owed_by_leaf
 from divvy.sim.measures import Window
 from divvy.sim.recorder import OPEN
 from divvy.sim.replay import Replay
@@ -91,23 +92,10 @@ def by_day(replay: Replay, window: Window) -> dict[str, Due]:
     """Return what every account was owed and delivered per day of the window, hour by hour underneath."""
     grid = cells(window.start, window.end, HOUR)
     day = (grid[:-1] - window.start) // DAY
-    record, work = replay.record, replay.workload
-    counts = ints([capacity.gpus for capacity in record.capacity])
-    offered = Steps(ints([c.at for c in record.capacity]), np.diff(counts, prepend=0)).between(grid)
-    over = ints(record.over)
-    over = np.where(over == OPEN, replay.end, over)
-    sizes, account = ints([one.gpus for one in work.spec]), np.asarray([one.account for one in work.spec])
-    charged = np.asarray([one.allocated for one in work.spec])
-    job = ints(record.job)
-    start, end = ints(record.start) + ints(record.restore), ints(record.end) - ints(record.lost)
+    columns, tree = Columns(replay), replay.budget.tree
     result: dict[str, Due] = {}
-    tree = replay.budget.tree
-    for leaf in tree.leaves:
-        mine = (account == tree.paths[leaf]) & charged & np.asarray(record.submitted)
-        want = Steps.of_intervals(ints(work.submit)[mine], over[mine], sizes[mine]).between(grid)
-        runs = mine[job]
-        got = Steps.of_intervals(start[runs], end[runs], sizes[job][runs]).between(grid)
-        owed = np.minimum(float(tree.share[leaf]) * offered, want)
+    for place, (leaf, owed) in enumerate(zip(tree.leaves, owed_by_leaf(replay, columns, grid), strict=True)):
+        got = columns.useful((columns.run_account == place) & columns.run_allocated, grid)
         owes, gets = (np.bincount(day, each).astype(np.float64) for each in (owed, got))
         result[tree.paths[leaf]] = Due(owes, gets)
     return result

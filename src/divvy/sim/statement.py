@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from divvy.control.facts import Adjustment, Capacity, Demand, Epoch, Occupancy
 from divvy.control.hourly import mean_weight
-from divvy.control.statement import (
-    Adjustment,
-    Capacity,
-    Demand,
-    Epoch,
-    Occupancy,
-    Statement,
-    make_statement,
-)
+from divvy.control.statement import Statement, make_statement
 from divvy.fleet.job import StopCause
 from divvy.fleet.ledger import OCCUPANCY, LedgerEntry
 from divvy.sim.measures import Window
@@ -32,7 +25,9 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
     over = [replay.end if at == OPEN else at for at in record.over]
     payers = record.payers()
     demands = [
-        Demand(payers.get(row, job.account), replay.workload.submit[row], over[row], job.gpus, job.id)
+        Demand(
+            payers.get(row, job.account), replay.workload.submit[row], over[row], job.gpus, job.id, job.model
+        )
         for row, job in enumerate(spec)
         if job.allocated and record.submitted[row]
     ]
@@ -40,7 +35,7 @@ def replay_statement(replay: Replay, window: Window, *, listed: bool = False) ->
         window.start,
         window.end,
         [Epoch(0, replay.budget.tree), *(Epoch(at, tree) for at, tree in replay.record.trees)],
-        [Capacity(capacity.at, capacity.gpus) for capacity in record.capacity],
+        [Capacity(capacity.at, capacity.gpus, capacity.models) for capacity in record.capacity],
         demands,
         _occupancies(replay),
         [

@@ -13,7 +13,8 @@ from divvy.control.audit.attribute import By
 from divvy.control.audit.audit import Period, audit
 from divvy.control.audit.document import document, job_lines
 from divvy.control.audit.figures import size_labels
-from divvy.control.statement import Capacity, Demand, Epoch, HourSums, Occupancy, make_statement
+from divvy.control.facts import Capacity, Demand, Epoch, Occupancy
+from divvy.control.statement import HourSums, make_statement
 from divvy.errors import InputError
 from divvy.fleet.budget import parse_budget
 from divvy.units import HOUR

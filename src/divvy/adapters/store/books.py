@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.tables import budget_version, capacity, history, job, ledger
-from divvy.control.statement import Stint
+from divvy.control.facts import Stint
 from divvy.fleet.job import Phase
 
 #: How a placement without protection reads in the history (`rows.dump`).
@@ -39,11 +39,12 @@ class LedgerRow(NamedTuple):
 
 
 class CapacityRow(NamedTuple):
-    """Healthy devices of the fleet, and their charge rate, since ``at``."""
+    """Healthy devices of the fleet, their charge rate, and how many of each model, since ``at``."""
 
     at: int
     gpus: int
     rate: int
+    models: tuple[tuple[str, int], ...] = ()
 
 
 class BudgetRow(NamedTuple):
@@ -73,7 +74,7 @@ class Books:
         refused = (j.phase == int(Phase.FAILED)) & (j.attempt == 0)
         query = sa.select(
             *(j.id, j.account, j.gpus, j.min_runtime, j.resumable, refused),
-            *(j.submitted, j.started, j.stopped, j.attempt, j.rate, j.stop_cause, j.protected_until),
+            *(j.submitted, j.started, j.stopped, j.attempt, j.rate, j.stop_cause, j.protected_until, j.model),
         ).where(j.submitted < until, j.stopped.is_(None) | (j.stopped > since))
         return [Stint._make(row) for row in self._rows(query.order_by(j.number))]
 
@@ -133,12 +134,12 @@ class Books:
 
     def capacity(self, since: int, until: int) -> list[CapacityRow]:
         """Return how the fleet's capacity changed in a period, beginning with what held at its start."""
-        columns = (capacity.c.at, capacity.c.gpus, capacity.c.rate)
+        columns = (capacity.c.at, capacity.c.gpus, capacity.c.rate, capacity.c.models)
         first = sa.select(*columns).where(capacity.c.at <= since).order_by(capacity.c.id.desc()).limit(1)
         rest = sa.select(*columns).where(capacity.c.at > since, capacity.c.at < until).order_by(capacity.c.id)
         with self._database.read() as connection:
             rows = [*connection.execute(first), *connection.execute(rest)]
-        return [CapacityRow._make(row) for row in rows]
+        return [CapacityRow(row.at, row.gpus, row.rate, tuple(as_object(row.models).items())) for row in rows]
 
     def budgets(self) -> list[BudgetRow]:
         """Return all versions of the budget, newest first."""

@@ -21,6 +21,7 @@ from divvy.fleet.event import (
 from divvy.fleet.event import to_document as event_document
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
+from divvy.fleet.node import devices_by_model
 from divvy.fleet.snapshot import NEVER, Snapshot
 
 
@@ -147,4 +148,9 @@ def capacity_row(events: Sequence[Event], snapshot: Snapshot) -> dict[str, Any] 
     times = [event.at for event in events if isinstance(event, NodeChanged)]
     if not times:
         return None
-    return {"at": times[-1], "gpus": snapshot.healthy_gpus(), "rate": snapshot.capacity.rate}
+    return {
+        "at": times[-1],
+        "gpus": snapshot.healthy_gpus(),
+        "rate": snapshot.capacity.rate,
+        "models": dump(devices_by_model(snapshot.nodes.node)),
+    }

@@ -209,7 +209,7 @@ Index(
     postgresql_where=ledger.c.cause == "occupancy",
 )
 
-#: Healthy devices of the fleet and their charge rate, a row per change.
+#: Healthy devices of the fleet, their charge rate and how many of each model (JSON), a row per change.
 capacity: Final = Table(
     "capacity",
     metadata,
@@ -217,6 +217,7 @@ capacity: Final = Table(
     Column("at", BigInteger, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("rate", BigInteger, nullable=False),
+    Column("models", Text, nullable=False, server_default="{}"),
     Index("capacity_at", "at"),
 )
 

@@ -17,8 +17,9 @@ from divvy.control.audit.attribute import Attribution, By, attribute
 from divvy.control.audit.figures import Limits, Signs, Squatting, Waits, limits, signs, squatting, waits
 from divvy.control.audit.jobs import UNKNOWN, Accounting, Fate, Jobs, Warned
 from divvy.control.audit.runs import Flags, Ints, Runs, arrange, as_of
+from divvy.control.facts import Capacity, Epoch
 from divvy.control.hourly import Blocks, Hours
-from divvy.control.statement import Capacity, Epoch, Row, Statement, state_blocks
+from divvy.control.statement import Row, Statement, state_blocks
 from divvy.errors import InputError
 from divvy.fleet.account import AccountTree, build_tree
 from divvy.units import DAY

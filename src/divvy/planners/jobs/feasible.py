@@ -22,7 +22,10 @@ _MOST_SETS = 4_096
 
 
 def feasible(
-    supply: Mapping[int, float], wants: Mapping[int, frozenset[str]], capacity: Mapping[str, int]
+    supply: Mapping[int, float],
+    wants: Mapping[int, frozenset[str]],
+    capacity: Mapping[str, int],
+    most: Mapping[int, float] | None = None,
 ) -> dict[int, float]:
     """Return what of its supply each account can get.
 
@@ -30,19 +33,21 @@ def feasible(
         supply: Weight that an account is owed by its share.
         wants: Models that it can use, for every account with a supply.
         capacity: Weight of every model.
+        most: What it asks for at all, where that may be less than its supply; what it leaves goes to others.
     """
+    most = supply if most is None else {account: min(most[account], supply[account]) for account in supply}
     left = dict(capacity)
     open_ = {account: wants[account].intersection(left) for account in supply}
     given: dict[int, float] = {account: 0.0 for account, models in open_.items() if not models}
     open_ = {account: models for account, models in open_.items() if models}
     while open_:
         ratio, tight = min(
-            (_ratio(models, open_, supply, left), sorted(models)) for models in _unions(open_.values())
+            (_ratio(models, open_, supply, most, left), sorted(models)) for models in _unions(open_.values())
         )
         if ratio >= 1:
-            return given | {account: supply[account] for account in open_}
+            return given | {account: most[account] for account in open_}
         inside = [account for account, models in open_.items() if models.issubset(tight)]
-        given |= {account: supply[account] * ratio for account in inside}
+        given |= {account: min(supply[account] * ratio, most[account]) for account in inside}
         for model in tight:
             del left[model]
         open_ = {
@@ -55,11 +60,20 @@ def _ratio(
     models: frozenset[str],
     wants: Mapping[int, frozenset[str]],
     supply: Mapping[int, float],
+    most: Mapping[int, float],
     capacity: Mapping[str, int],
 ) -> float:
-    """Return what a set of models holds over what the accounts that can use nothing else are owed."""
-    owed = sum(supply[account] for account, wanted in wants.items() if wanted <= models)
-    return sum(capacity[model] for model in models) / owed if owed > 0 else float("inf")
+    """Return which part of their supply a set of models can give the accounts that can use nothing else."""
+    left = float(sum(capacity[model] for model in models))
+    inside = [account for account, wanted in wants.items() if wanted <= models and supply[account] > 0]
+    owed = sum(supply[account] for account in inside)
+    if most is not supply:
+        for account in sorted(inside, key=lambda each: most[each] / supply[each]):
+            if left * supply[account] < most[account] * owed:
+                break
+            left -= most[account]
+            owed -= supply[account]
+    return left / owed if owed > 0 else float("inf")
 
 
 def _unions(sets: Iterable[frozenset[str]]) -> set[frozenset[str]]:

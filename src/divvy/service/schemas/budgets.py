@@ -148,10 +148,11 @@ class SharesSince(Shape):
 
 
 class CapacitySince(Shape):
-    """Healthy devices since an instant."""
+    """Healthy devices since an instant, and how many of each model."""
 
     at: float
     gpus: int
+    models: dict[str, int]
 
 
 class DemandView(Shape):
@@ -162,6 +163,7 @@ class DemandView(Shape):
     from_at: float
     to_at: float
     gpus: int
+    model: str
 
 
 class RunView(Shape):
