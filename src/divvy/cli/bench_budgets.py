@@ -32,6 +32,8 @@ TAKES_CACHE: Final = True
 _QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4, "stop": True}
 _QUICK_SECONDS: Final = 45.0
 _RECLAIM_SHAPE: Final = "8x8"
+#: Moments of a replay at which start intervals are asked for.
+_MOMENTS: Final = 60
 
 
 #: No gang may wait longer than under this policy.
@@ -47,6 +49,8 @@ class Aim(NamedTuple):
     unit: str = ""
     target: float | None = None
     at_least: bool = True
+    below: str = ""
+    """Another figure of the same replays that is the target."""
 
 
 AIMS: Final = (
@@ -98,6 +102,26 @@ _RECLAIM: Final = (
         "delivered part of the idle account's entitlement", "reclaim.delivered_over_entitlement", target=0.95
     ),
     Aim("least part of its share that another held over an hour", "reclaim.others_minimum", target=0.7),
+)
+
+
+_INTERVAL: Final = (
+    Aim("starts that came by their p90", "start_interval.coverage", target=0.85),
+    Aim("starts that came by their p90: not all", "start_interval.coverage", target=0.95, at_least=False),
+    Aim(
+        "median width, p90 - p50",
+        "start_interval.median_width_seconds",
+        "s",
+        at_least=False,
+        below="start_interval.mean_wait.width_at_same_coverage_seconds",
+    ),
+    Aim("median of p90 - moment of asking", "start_interval.median_bound_seconds", "s"),
+    Aim("submission + mean wait: starts that came by it", "start_interval.mean_wait.coverage"),
+    Aim(
+        "submission + mean wait: what it lacks to hold as often as the p90",
+        "start_interval.mean_wait.width_at_same_coverage_seconds",
+        "s",
+    ),
 )
 
 
@@ -195,6 +219,14 @@ def _reclaim(seeds: int) -> Iterator[Line]:
         yield Line(case, policy, _seeds(base, seeds), aims, documented(policy)["label"])
 
 
+def _start_interval(seeds: int) -> Iterator[Line]:
+    """Yield how often start intervals hold, and how wide they are."""
+    for nodes, size in SHAPES.items():
+        base = Experiment(OWN, 0, nodes, ask=_MOMENTS)
+        case = f"start intervals, {size}, {_MOMENTS} moments"
+        yield Line(case, OWN, _seeds(base, seeds), _INTERVAL)
+
+
 #: Parts by name, in the order in which they are reported.
 PARTS: Final[dict[str, Callable[[int], Iterator[Line]]]] = {
     "table": _table,
@@ -202,6 +234,7 @@ PARTS: Final[dict[str, Callable[[int], Iterator[Line]]]] = {
     "frontier-cap": _frontier_cap,
     "frontier-floor": _frontier_floor,
     "sensitivity": _sensitivity,
+    "start-interval": _start_interval,
     "published": lambda _seeds: iter(()),
 }
 
@@ -287,6 +320,9 @@ def _rows(
         if aim.key == _GANGS and line.rival:
             others = [figures[_GANGS] for one in line.rival if (figures := read(one)) and _GANGS in figures]
             target, bound = (fmean(others) if others else None), False
+        if aim.below:
+            others = [figures[aim.below] for figures in found if aim.below in figures]
+            target = fmean(others) if others else None
         yield figure(
             line.case,
             aim.measure,

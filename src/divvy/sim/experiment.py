@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from divvy.fleet.budget import Policy
 from divvy.planners.jobs.registry import create
 from divvy.sim.accounts import equal_shares, shares_by_demand
 from divvy.sim.contracts import ContractRule, Contracts
-from divvy.sim.measures import measure, window_of
+from divvy.sim.foresight.watch import Watch, Watcher
+from divvy.sim.measures import Window, measure, window_of
 from divvy.sim.overlay import Overlay
 from divvy.sim.reclaim import reclaim_scenario, reclaimed
 from divvy.sim.replay import replay
@@ -37,6 +39,7 @@ class Experiment:
         days: First day and end of the part of the trace; (0, 0) for all of it.
         warmup: What counts for nothing at the beginning, ms.
         stop: Whether the replay stops at the last submission; else every job runs to its end.
+        ask: At how many moments start intervals are asked for.
     """
 
     policy: str
@@ -51,6 +54,7 @@ class Experiment:
     days: tuple[float, float] = (0, 0)
     warmup: int = 7 * DAY
     stop: bool = False
+    ask: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the description as plain values."""
@@ -110,11 +114,16 @@ def perform(experiment: Experiment, trace: Trace, stopwatch: Callable[[], float]
     """
     scenario = scenario_of(experiment, part_of(trace, experiment.days))
     begin = stopwatch()
-    run = replay(scenario, create(experiment.policy), experiment.seed)
+    watcher = None
+    if experiment.ask and scenario.trace.last_submission > experiment.warmup:
+        asked = Window(experiment.warmup, scenario.trace.last_submission)
+        watcher = Watcher(Watch(experiment.ask), asked, partial(create, experiment.policy), experiment.seed)
+    run = replay(scenario, create(experiment.policy), experiment.seed, observe=watcher)
     if experiment.reclaim:
         return {f"reclaim.{name}": value for name, value in reclaimed(run).items()}
     window = window_of(scenario.trace.last_submission, run.end, experiment.warmup)
     figures = measure(run, window)
+    extra = {} if watcher is None else {"start_interval": watcher.judge(run.record)}
     return flat_figures(
-        Outcome(experiment.policy, experiment.seed, figures, stopwatch() - begin, {}, run.refused)
+        Outcome(experiment.policy, experiment.seed, figures, stopwatch() - begin, extra, run.refused)
     )
