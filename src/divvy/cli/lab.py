@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from divvy.cli import lab_rails
 from divvy.cli.options import AsJson, NoTruncate, Quiet, group
 
 # ruff: noqa: PLC0415 - each verb imports what it needs when it is used
 
 verb = group(__doc__)
+verb.add_typer(lab_rails.verb, name="rails")
 
 
 @verb.callback()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from divvy.errors import DivvyError, Fault, InputError
+from divvy.fleet.topology.document import read_topology
 from divvy.fleet.topology.graph import Topology
 from divvy.fleet.topology.hwloc import read_hwloc
 from divvy.fleet.topology.ibnet import read_ibnet, read_ibstat
@@ -22,7 +23,7 @@ ALLOWED: Final = (
     "nvidia-smi topo -m, -mp or -p2p r; NCCL or RCCL topology XML; hwloc XML; ibstat; ibnetdiscover; "
     "a topograph model "
     "(YAML); TENT cluster topology or Kubernetes nodes (JSON); a bandwidth matrix of "
-    "p2pBandwidthLatencyTest or nvbandwidth"
+    "p2pBandwidthLatencyTest or nvbandwidth; what divvy topo show --json printed"
 )
 
 
@@ -47,6 +48,8 @@ def kind_of(text: str) -> str:
         is_nccl = re.search(r"<system|<cpu", text) is not None
         return "hwloc" if re.search(r"<topology[\s>]|<object\s", text) else "nccl" if is_nccl else ""
     if re.match(r"\{|\[\s*[\]{]", head):
+        if re.search(r'"schema"\s*:\s*"divvy\.topo/1"', text):
+            return "merged"
         return "json" if re.search(r'"src_host"|"metadata"\s*:', text) else ""
     return next((kind for kind, mark in _MARKS if mark.search(text)), "")
 
@@ -81,8 +84,17 @@ def build(inputs: Sequence[tuple[str, str]]) -> Topology:
     """Return the merged graph of inputs given as (name, text).
 
     Raises:
-        InputError: With one fault for each input that cannot be read.
+        InputError: With one fault for each input that cannot be read, or if one of several is merged already.
     """
+    if any(kind_of(text) == "merged" for _, text in inputs):
+        if len(inputs) == 1:
+            return read_topology(*inputs[0])
+        raise InputError.one(
+            "inputs-do-not-merge",
+            f"of {', '.join(name for name, _ in inputs)} one is a merged graph already",
+            path="--topo",
+            fix="give it alone, or the inputs that it was merged from",
+        )
     faults: list[Fault] = []
     readings: dict[int, Reading] = {}
     hints: dict[str, PciNode] = {}

@@ -1,0 +1,1 @@
+"""Hosts with unequal rails on one machine: network namespaces joined by rate-limited links."""
