@@ -1,34 +1,13 @@
 """What the budget policy answers where its source leaves a question open, each by hand on one node of 8."""
 
-import json
-
 import pytest
 
-from divvy.fleet.budget import parse_budget
-from divvy.planners.jobs.budget import BudgetPlanner
-from divvy.sim.accounts import claim
-from divvy.sim.engine import Pace
-from divvy.sim.replay import replay
-from divvy.sim.scenario import Scenario, build_fleet
-from divvy.sim.traces.jsonlines import read_jsonlines
-from replayed import runs_of
+from divvy.sim.measures import Window
+from divvy.sim.statement import replay_statement
+from divvy.units import HOUR
+from replayed import job, play, replayed, runs_of
 
 PATIENCE = 5 / 60
-
-
-def job(name, account, submit, runtime, gpus=4, least=1.0, **more):
-    fields = {"min_runtime": f"{round(least * 60)}m" if least else 0, "resumable": True, "author": "u"}
-    shape = {"runtime": f"{round(runtime * 60)}m", "gpus": gpus, "account": account, "time_limit": 0}
-    return {"id": name, "submit": round(submit * 3600), **shape, **fields, **more}
-
-
-def play(*rows, policy="", nodes="1x8"):
-    """Return (job, begin, end, protected, taken by) per run, times in hours."""
-    trace = read_jsonlines("".join(json.dumps(row) + "\n" for row in rows).encode(), "t")
-    accounts = "[accounts.a]\nshare = 50\n[accounts.b]\nshare = 50\n"
-    budget, claims = claim(trace, parse_budget(f"[policy]\n{policy}\n{accounts}"))
-    done = replay(Scenario(trace, build_fleet(None, nodes), budget, claims, pace=Pace(0, 0)), BudgetPlanner())
-    return runs_of(done, "by")
 
 
 def starts(runs):
@@ -141,3 +120,48 @@ def test_a_gang_gets_a_date_and_only_what_is_unprotected_by_then_starts_before()
     assert begun["gang"] == 31, "the end of the protection of what was there"
     assert sorted(taken(runs)[:2]) == [("held", 31, "gang"), ("short", 31, "gang")]
     assert begun["long"] >= 33
+
+
+CROWD = (("a1", 0, 4), ("a2", 1, 4), ("c1", 0, 2), ("c2", 1, 2))
+
+
+@pytest.mark.parametrize(("hours_alone", "victim"), [(8, "c2"), (0, "a2")])
+def test_the_more_over_served_account_gives_way_first_even_if_that_evicts_more_than_is_needed(
+    hours_alone, victim
+):
+    # a holds 8 devices and c 4, each with a quarter; a whole fleet for eight hours makes c as over-served as a.
+    alone = [job("c0", "c", 0, hours_alone, 12, hours_alone)] if hours_alone else []
+    both = (job(name, name[0], hours_alone + at, 60, gpus) for name, at, gpus in CROWD)
+    runs = play(
+        *alone,
+        *both,
+        job("b1", "b", hours_alone + 25, 1, 2),
+        shares={"a": 25, "c": 25, "b": 50},
+        nodes="1x12",
+        policy="floor = 0.5",
+    )
+    assert taken(runs) == [(victim, hours_alone + 25 + PATIENCE, "b1")]
+
+
+def test_a_fleet_that_shrinks_owes_less_and_one_that_grows_more():
+    # Both would hold 4 of 8 devices; while the second node is away, 2 of 4, and nobody is charged for the rest.
+    rows = (job(f"{account}{n}", account, 0, 40, 2, 1) for account in "ab" for n in range(2))
+    away = [
+        {"event": "capacity", "at": 36_000, "node": "node2", "gpus": 4, "state": "down"},
+        {"event": "capacity", "at": 72_000, "node": "node2", "gpus": 4},
+    ]
+    done = replayed(*rows, *away, nodes="2x4")
+    owed = {
+        row.account: (row.owed // HOUR).tolist()
+        for row in replay_statement(done, Window(0, 30 * HOUR))[0].rows
+    }
+    assert owed["a"] == owed["b"]
+    assert owed["a"][:10] + owed["a"][10:20] + owed["a"][20:22] == [4] * 10 + [2] * 10 + [4] * 2
+    charged = sum(entry.charge for entry in done.ledger)
+    held = sum((end - begin) * 2 for _, begin, end, *_ in runs_of(done, "by"))
+    assert charged == pytest.approx(held * HOUR), "what ran, and nothing for the devices that were away"
+    for account in "ab":
+        down = [
+            name for name, begin, end, *_ in runs_of(done, "by") if name[0] == account and begin <= 11 < end
+        ]
+        assert len(down) == 1, "each keeps its half of what is left"
