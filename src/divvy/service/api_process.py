@@ -14,6 +14,7 @@ from divvy.service.child import LIFELINE, Orders, Parent, run_child
 from divvy.service.foresight import Foresight
 from divvy.service.ports import Backend
 from divvy.service.server import serve
+from divvy.service.whatif import WhatIf
 
 
 def run(orders: Orders, parent: Parent) -> None:
@@ -28,6 +29,7 @@ def run(orders: Orders, parent: Parent) -> None:
         daemon_uid=os.geteuid(),
         health=store.health,
         foresee=Foresight(orders.settings),
+        whatif=WhatIf(orders.settings),
     )
     threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
     listeners = [socket.socket(fileno=number) for number in orders.sockets]

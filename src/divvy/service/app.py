@@ -21,7 +21,7 @@ from divvy.service.limits import Limits
 from divvy.service.metrics import Metrics
 from divvy.service.mirror import Mirror
 from divvy.service.ports import Backend
-from divvy.service.routers import budgets, decisions, fleet, jobs, logs, nodes, tokens
+from divvy.service.routers import budgets, decisions, fleet, insight, jobs, logs, nodes, shown, tokens
 from divvy.service.statements import Statements
 from divvy.service.status import StatusPage
 from divvy.service.submission import Submissions
@@ -60,7 +60,7 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens):
+    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens, shown, insight):
         app.include_router(part.router)
     web.mount(app)
     problems.install(app)

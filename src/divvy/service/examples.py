@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from divvy.service.examples_insight import INSIGHT
+
 _AS_OF: Final[dict[str, Any]] = {"as_of": 1_767_225_600.0, "age_seconds": 0.184}
 
 _VISION: Final[dict[str, Any]] = {
@@ -315,4 +317,5 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "tokens": {"schema": "divvy.tokens/1", **_AS_OF, "tokens": [_TOKEN]},
     "token": {"schema": "divvy.token/1", **_TOKEN, "token": "divvy_5f0c2a91d37e_SHOWN-THIS-ONCE"},
     "token_revoked": {"schema": "divvy.token.revoked/1", "id": "5f0c2a91d37e"},
+    **INSIGHT,
 }

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-import structlog
-
 from divvy.bootstrap import LiveSettings
+from divvy.service.asked import ask_process
 from divvy.service.foresight_process import question
 
 COMPUTE_SECONDS: Final = 3.0
@@ -21,8 +18,6 @@ PATIENCE_SECONDS: Final = 6.0
 _LIFE_SECONDS: Final = 60.0
 _FRESH_SECONDS: Final = 30.0
 _KEPT: Final = 1_000
-
-_log = structlog.get_logger("foresight")
 
 
 class Foresight:
@@ -55,33 +50,9 @@ class Foresight:
 
     async def _compute(self, job: str, now: int) -> None:
         async with self._turn:
-            answer = await self._ask(question(self._settings, [job], now, COMPUTE_SECONDS))
+            asked = question(self._settings, [job], now, COMPUTE_SECONDS)
+            answer = await ask_process("divvy.service.foresight_process", asked, _LIFE_SECONDS)
         if len(self._kept) >= _KEPT:
             self._kept.clear()
         starts: Mapping[str, Any] = answer.get("starts", {})
         self._kept[job] = (time.monotonic(), starts.get(job))
-
-    async def _ask(self, asked: bytes) -> dict[str, Any]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "divvy.service.foresight_process",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(asked), _LIFE_SECONDS)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            _log.warning("no start interval", why=f"not done after {_LIFE_SECONDS:.0f} s")
-            return {}
-        try:
-            answer: dict[str, Any] = json.loads(out)
-        except ValueError:
-            _log.warning("no start interval", why=err.decode(errors="replace")[-500:])
-            return {}
-        if "problem" in answer:
-            _log.warning("no start interval", why=answer["problem"])
-        return answer

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from divvy.control.board import JobSight
 from divvy.control.facts import Stint
 from divvy.control.token import TokenRow
-from divvy.errors import DivvyError
+from divvy.errors import DivvyError, UnavailableError
 from divvy.fleet.job import JobSpec, Phase
 
 
@@ -326,6 +326,19 @@ async def foresee_nothing(_job: str, _now: int) -> dict[str, Any] | None:
     return None
 
 
+#: Answers a what-if question (shares, policy, hours) at a time (ms).
+Wonder = Callable[[Mapping[str, Any], int], Awaitable[dict[str, Any]]]
+
+
+async def wonder_nothing(_question: Mapping[str, Any], _now: int) -> dict[str, Any]:
+    """Refuse what-if questions, where there is nothing to replay them with.
+
+    Raises:
+        UnavailableError: Always.
+    """
+    raise UnavailableError.one("whatif-none", "what-if questions are not answered here", fix="ask `divvy up`")
+
+
 def _unheard() -> SchedulerHealth | None:
     return None
 
@@ -343,6 +356,7 @@ class Backend:
         daemon_uid: User who runs the control plane; an administrator, as root is.
         health: The scheduler's own word, None where it never spoke; cheap to ask for.
         foresee: Start intervals.
+        whatif: Answers of what-if questions.
     """
 
     reader: Reader
@@ -353,3 +367,4 @@ class Backend:
     daemon_uid: int
     health: Callable[[], SchedulerHealth | None] = _unheard
     foresee: Foresee = foresee_nothing
+    whatif: Wonder = wonder_nothing

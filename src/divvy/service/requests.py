@@ -113,3 +113,26 @@ class TokenRequest(Asked):
     accounts: list[_Word] = Field(default_factory=list, max_length=100)
     label: _Word = ""
     expires_in: _Word | None = Field(default=None, description='Such as "90d"; none: it does not expire.')
+
+
+class ShownRequest(Asked):
+    """A document for the page: what a verb printed with --json."""
+
+    document: dict[str, Any]
+    command: _Text = Field(default="", description="The command that printed it.")
+    example: bool = Field(default=False, description="Whether it was made from example inputs.")
+
+
+class WhatIfRequest(Asked):
+    """Other shares, another policy, or both; nothing given asks how well the replay repeats what was."""
+
+    shares: dict[str, Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]] = Field(
+        default_factory=dict,
+        max_length=200,
+        description="Percent of the parent, by account path.",
+        examples=[{"lab.vision": 50, "lab.language": 50}],
+    )
+    policy: _Word = Field(default="", description="Empty: the present one.")
+    hours: float = Field(
+        default=24, gt=0, le=768, allow_inf_nan=False, description="How far back jobs are taken."
+    )

@@ -20,6 +20,16 @@ from divvy.service.schemas.budgets import (
     StatementRow,
 )
 from divvy.service.schemas.fleet import DeviceView, Health, NodeView, Status, Totals
+from divvy.service.schemas.insight import (
+    Claims,
+    Me,
+    Policies,
+    Shown,
+    ShownKept,
+    ShownList,
+    ShownRemoved,
+    WhatIf,
+)
 from divvy.service.schemas.jobs import (
     AheadView,
     Cancelled,
@@ -56,6 +66,7 @@ __all__ = [
     "BudgetVersion",
     "BudgetView",
     "Cancelled",
+    "Claims",
     "Decision",
     "DecisionView",
     "Decisions",
@@ -68,14 +79,20 @@ __all__ = [
     "Job",
     "JobView",
     "Jobs",
+    "Me",
     "NodeView",
     "PassView",
     "PlaceView",
+    "Policies",
     "Problem",
     "Queue",
     "QueuedJob",
     "ReasonView",
     "Shape",
+    "Shown",
+    "ShownKept",
+    "ShownList",
+    "ShownRemoved",
     "Statement",
     "StatementHour",
     "StatementRow",
@@ -86,4 +103,5 @@ __all__ = [
     "TokenView",
     "Tokens",
     "Totals",
+    "WhatIf",
 ]

@@ -23,6 +23,7 @@ _ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     schemas.BudgetHistory,
     schemas.BudgetView,
     schemas.Cancelled,
+    schemas.Claims,
     schemas.Decision,
     schemas.Decisions,
     schemas.Drain,
@@ -30,12 +31,19 @@ _ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     schemas.Health,
     schemas.Job,
     schemas.Jobs,
+    schemas.Me,
+    schemas.Policies,
     schemas.Queue,
+    schemas.Shown,
+    schemas.ShownKept,
+    schemas.ShownList,
+    schemas.ShownRemoved,
     schemas.Statement,
     schemas.Status,
     schemas.TokenCreated,
     schemas.TokenRevoked,
     schemas.Tokens,
+    schemas.WhatIf,
 )
 
 #: What only the command line prints: pieces of a log, and the address of the page.
