@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from divvy.control.statement import Stint
+from divvy.control.facts import Stint
 from divvy.fleet.job import JobSpec
 from divvy.service.timeline import trace
 from divvy.sim.foresight.past import Durations, Ended

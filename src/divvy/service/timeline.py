@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from divvy.control.statement import Stint
+from divvy.control.facts import Stint
 from divvy.fleet.ledger import OCCUPANCY
 from divvy.service.ports import LedgerLine, Reader
 from divvy.units import SECOND
