@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from divvy.adapters.rayserve.setting import deployment_yaml, table_of
 from divvy.cli.chatter import libraries_quiet
 from divvy.cli.render import Column, Output, Span, number, percent
 from divvy.cli.slice_inputs import load_batches, load_gaps, load_profile, load_sku, make_request
@@ -28,6 +29,7 @@ from divvy.sim.queries.study import (
 )
 
 _SHOWN = 12
+RAYSERVE = "rayserve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,11 @@ def run_plan(
         events: Where each query is written; None for nowhere.
         output: Where and how to print.
     """
-    if form is not None and form not in FORMS:
-        raise InputError.one("unknown-form", f"no form {form!r}", path="--emit", allowed=", ".join(FORMS))
+    _refuse_form(form)
     planner, _ = find_planner(ways[0]), find_rule(ways[1])
     profile = load_profile(profile_text)
     with libraries_quiet():
         study = stage(profile, target, goal, traffic).under(ways[1])
-        request = study.request
         plan, proof = plan_and_prove(study, planner, ways[1])
         homogeneous = prove_named(study, best_homogeneous(study))
         paris = prove_named(study, best_paris(study))
@@ -120,7 +120,7 @@ def run_plan(
     document = plan_document(study, plan, proof, ways[0], homogeneous, paris)
     document["oddities"] = _oddities(study)
     if form is not None:
-        document["emit"] = {"form": form, "text": emit(form, request.sku, plan.layouts)}
+        document["emit"] = {"form": form, "text": _emitted(form, study, plan)}
     if events is not None:
         count = write_events(events, event_lines(study, plan.choice, plan.layouts, proof.rate_qps))
         document["events"] = {"path": str(events), "lines": count, "unit": "seconds"}
@@ -131,6 +131,23 @@ def run_plan(
         output.screen.stream.write(document["emit"]["text"])
         return
     _show(output, study, plan, proof, document)
+
+
+def _refuse_form(form: str | None) -> None:
+    """Refuse a form that is not known, before anything is planned."""
+    known = (*FORMS, RAYSERVE)
+    if form is not None and form not in known:
+        raise InputError.one("unknown-form", f"no form {form!r}", path="--emit", allowed=", ".join(known))
+
+
+def _emitted(form: str, study: Study, plan: SlicePlan) -> str:
+    """Return a plan in a form; that of Ray Serve carries the profile and the objective too."""
+    request = study.request
+    if form != RAYSERVE:
+        return emit(form, request.sku, plan.layouts)
+    slices = [request.sku.profile(p.profile).gpcs for layout in plan.layouts for p in layout]
+    table = table_of(request.profile, sorted(set(slices)), request.batches.largest)
+    return deployment_yaml(slices, table, request.slo_us / 1e3, request.profile.model)
 
 
 def _oddities(study: Study) -> list[dict[str, Any]]:

@@ -146,7 +146,7 @@ def plan(
     seed: Seed = 0,
     queries: Queries = 12_000,
     arrivals: Arrivals = "poisson",
-    form: str | None = typer.Option(None, "--emit", help="mig-parted | nvidia-smi | k8s"),
+    form: str | None = typer.Option(None, "--emit", help="mig-parted | nvidia-smi | k8s | rayserve"),
     events: Events = None,
     as_json: AsJson = False,
     quiet: Quiet = False,

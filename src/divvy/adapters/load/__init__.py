@@ -1,0 +1,1 @@
+"""Load on a server: requests sent when they are due, whatever the server does."""
