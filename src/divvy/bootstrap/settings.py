@@ -28,6 +28,8 @@ class LiveSettings:
         mode: What Divvy may do to an engine that decides for itself: ``observe``, ``advise`` or ``enforce``.
         engine_file: File of the engine's own settings; empty: none.
         notify: File that names the receivers of notifications; empty: nobody is told.
+        topology: Files of the interconnect that pairs are made on, with measured costs, joined by the path
+            separator; empty: none.
         restarts: How often the loop was started before, by the same `divvy up`.
     """
 
@@ -44,6 +46,7 @@ class LiveSettings:
     mode: str = "enforce"
     engine_file: str = ""
     notify: str = ""
+    topology: str = ""
     restarts: int = 0
 
 

@@ -27,7 +27,7 @@ SECTIONS: Final = {
     "Jobs": ("submit", "queue", "explain", "logs", "cancel"),
     "Fleet": ("up", "slurm", "status", "page", "drain", "token"),
     "Budgets": ("budget", "statement", "audit", "simulate", "replay"),
-    "Slices and transfers": ("slices", "lab", "topo", "route"),
+    "Slices and transfers": ("slices", "lab", "topo", "route", "pair"),
 }
 REST: Final = "More"
 

@@ -17,6 +17,7 @@ from divvy.adapters.store import archive
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.reader import Reader
 from divvy.bootstrap import LiveSettings, check_engine, default_database, default_home, open_store
+from divvy.bootstrap.interconnect import interconnect_of
 from divvy.cli.client import Client, Target
 from divvy.cli.page import page_link
 from divvy.cli.render import Screen, Span
@@ -70,14 +71,14 @@ def verb(
     keep_journal: str = typer.Option("14d", "--keep-journal", help="How long passes can be re-run."),
     trust_wall_clock: bool = typer.Option(False, "--trust-wall-clock", help="Take it, though it was set."),
     notify: Path | None = typer.Option(None, "--notify", help="Whom to tell. [notify.toml of the state]"),
+    topology: list[Path] = typer.Option([], "--topology", help="Interconnect for pairs; repeat to merge."),
     no_browser: bool = typer.Option(False, "--no-browser", help="Do not open the page in a browser."),
 ) -> None:
     """Start the control plane on this machine: scheduler, API and page. It runs until Ctrl-C or SIGTERM.
 
     Jobs that run then go on, and the next `divvy up` takes them over.
     """
-    began = time.monotonic()
-    root = (home or default_home()).absolute()
+    began, root = time.monotonic(), (home or default_home()).absolute()
     shape = nodes or (str(slots) if slots else "") or (SAMPLE_SHAPE if sample else "")
     settings = LiveSettings(
         home=str(root),
@@ -92,6 +93,7 @@ def verb(
         mode=mode if engine != "local" else "enforce",
         engine_file=str(slurm_config.absolute()) if slurm_config is not None else "",
         notify=_receivers(notify, root),
+        topology=_topology(topology),
     )
     check_engine(settings, sample=sample)  # what is not to be had is refused before anything else
     _up(
@@ -156,6 +158,19 @@ def _receivers(named: Path | None, root: Path) -> str:
         return ""
     read_receivers(path)
     return str(path.absolute())
+
+
+def _topology(files: list[Path]) -> str:
+    """Return the files of the interconnect, checked; empty where none is named.
+
+    Raises:
+        InputError: If they cannot be used.
+    """
+    named = os.pathsep.join(str(path.absolute()) for path in files)
+    read = interconnect_of(named)
+    if read is not None:
+        read()
+    return named
 
 
 def _days(option: str, text: str) -> float:

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from divvy.bootstrap import open_for_api
+from divvy.bootstrap.interconnect import interconnect_of
 from divvy.service.app import create_app
 from divvy.service.child import LIFELINE, Orders, Parent, run_child
 from divvy.service.foresight import Foresight
@@ -30,6 +31,7 @@ def run(orders: Orders, parent: Parent) -> None:
         health=store.health,
         foresee=Foresight(orders.settings),
         whatif=WhatIf(orders.settings),
+        interconnect=interconnect_of(orders.settings.topology),
     )
     threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
     listeners = [socket.socket(fileno=number) for number in orders.sockets]

@@ -20,8 +20,20 @@ from divvy.service.describe import describe
 from divvy.service.limits import Limits
 from divvy.service.metrics import Metrics
 from divvy.service.mirror import Mirror
+from divvy.service.pairing import PairingDesk
 from divvy.service.ports import Backend
-from divvy.service.routers import budgets, decisions, fleet, insight, jobs, logs, nodes, shown, tokens
+from divvy.service.routers import (
+    budgets,
+    decisions,
+    fleet,
+    insight,
+    jobs,
+    logs,
+    nodes,
+    pairing,
+    shown,
+    tokens,
+)
 from divvy.service.statements import Statements
 from divvy.service.status import StatusPage
 from divvy.service.submission import Submissions
@@ -47,6 +59,7 @@ def create_app(backend: Backend) -> FastAPI:
         submissions=Submissions(backend.reader, backend.intake),
         statements=Statements(backend.reader),
         metrics=Metrics(mirror, backend.now, backend.health),
+        pairing=PairingDesk(backend.interconnect),
         status=Rendered(mirror, StatusPage(mirror).render),
     )
     app = FastAPI(
@@ -60,7 +73,7 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens, shown, insight):
+    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens, shown, insight, pairing):
         app.include_router(part.router)
     web.mount(app)
     problems.install(app)

@@ -17,6 +17,7 @@ from divvy.service.answers import Rendered
 from divvy.service.identity import Identity, Role
 from divvy.service.metrics import Metrics
 from divvy.service.mirror import Mirror
+from divvy.service.pairing import PairingDesk
 from divvy.service.peer import PEER, Peer, user_name
 from divvy.service.ports import Backend, Intake
 from divvy.service.statements import Statements
@@ -43,6 +44,7 @@ class Service:
         submissions: Stores jobs.
         statements: Makes statements.
         metrics: Counters and gauges.
+        pairing: Gives out pairs of prefill and decode places.
         status: The rendered answer of /v1/status.
         streams: Open streams.
         heavy: Held by answers that take much computing, so that a few of them leave room for the rest.
@@ -54,6 +56,7 @@ class Service:
     submissions: Submissions
     statements: Statements
     metrics: Metrics
+    pairing: PairingDesk
     status: Rendered
     streams: int = 0
     heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_HEAVY))

@@ -316,6 +316,56 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     },
     "tokens": {"schema": "divvy.tokens/1", **_AS_OF, "tokens": [_TOKEN]},
     "token": {"schema": "divvy.token/1", **_TOKEN, "token": "divvy_5f0c2a91d37e_SHOWN-THIS-ONCE"},
+    "pair": {
+        "schema": "divvy.pair/1",
+        "id": "8c1f0e5d2b7a4c90",
+        "topology": "rails",
+        "pair": {"prefill": "h0", "decode": "h2"},
+        "route": [
+            {"kind": "rdma-affine", "via": ["h0/e0", "rail0", "h2/e0"], "share": 0.8, "gb_per_s": 0.05},
+            {"kind": "rdma-affine", "via": ["h0/e1", "rail1", "h2/e1"], "share": 0.2, "gb_per_s": 0.0125},
+        ],
+        "predicted_seconds": 0.067,
+        "sent_bytes": 4_194_304,
+        "cached_blocks": 8,
+        "deadline_seconds": 0.2,
+        "deadline_met": True,
+        "explanation": ["h0 to h2 ends first of 2 pairs: 67 ms predicted"],
+        "others": [
+            {
+                "prefill": "h0",
+                "decode": "h3",
+                "predicted_seconds": 0.134,
+                "sent_bytes": 8_388_608,
+                "cached_blocks": 0,
+                "why": "67 ms later: 4,194,304 bytes more to send",
+            }
+        ],
+        "moving": 0,
+        "settings": {
+            "nixl_ucx": {
+                "prefill": {
+                    "UCX_NET_DEVICES": "e0",
+                    "UCX_MAX_RNDV_RAILS": "1",
+                    "UCX_MAX_RMA_RAILS": "1",
+                },
+                "decode": {
+                    "UCX_NET_DEVICES": "e0",
+                    "UCX_MAX_RNDV_RAILS": "1",
+                    "UCX_MAX_RMA_RAILS": "1",
+                },
+            },
+            "mooncake": {
+                "prefill": {"nic_priority_matrix": {"cpu:0": [["e0", "e1"], []]}},
+                "decode": {"nic_priority_matrix": {"cpu:0": [["e0", "e1"], []]}},
+            },
+            "dynamo": [
+                {"node": "h0", "label": "divvy.dev/transfer-domain=rails"},
+                {"node": "h2", "label": "divvy.dev/transfer-domain=rails"},
+            ],
+        },
+    },
+    "pair_over": {"schema": "divvy.pair.over/1", "id": "8c1f0e5d2b7a4c90"},
     "token_revoked": {"schema": "divvy.token.revoked/1", "id": "5f0c2a91d37e"},
     **INSIGHT,
 }

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from divvy.control.board import JobSight
 from divvy.control.facts import Stint
 from divvy.control.token import TokenRow
 from divvy.errors import DivvyError, UnavailableError
 from divvy.fleet.job import JobSpec, Phase
+
+if TYPE_CHECKING:
+    from divvy.planners.transfers.roads import Roads
 
 
 class JobRecord(JobSight, Protocol):
@@ -357,6 +360,7 @@ class Backend:
         health: The scheduler's own word, None where it never spoke; cheap to ask for.
         foresee: Start intervals.
         whatif: Answers of what-if questions.
+        interconnect: Reads the topology that pairs are made on; None where none is configured.
     """
 
     reader: Reader
@@ -368,3 +372,4 @@ class Backend:
     health: Callable[[], SchedulerHealth | None] = _unheard
     foresee: Foresee = foresee_nothing
     whatif: Wonder = wonder_nothing
+    interconnect: Callable[[], Roads] | None = None

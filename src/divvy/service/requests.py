@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_HEADER_BYTES: Final = 32 << 10
@@ -13,6 +13,7 @@ MAX_ARGV_BYTES: Final = 128 << 10
 MAX_ENV: Final = 1_024
 MAX_ENV_BYTES: Final = 256 << 10
 MAX_PAGE: Final = 1_000
+MAX_BLOCKS: Final = 65_536
 JOB_ID: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 
 _Text = Annotated[str, Field(max_length=1_000)]
@@ -66,6 +67,48 @@ class JobRequest(Asked):
     memory_bytes: int = Field(
         default=0, ge=0, le=1 << 50, description="Limit where the machine permits one; 0 is none."
     )
+
+
+class PairPlaceRequest(Asked):
+    """A candidate of a pair."""
+
+    place: _Word
+    free_seconds: float = Field(
+        default=0, ge=0, le=1e6, allow_inf_nan=False, description="From now until it can begin."
+    )
+    cached: list[_Word] = Field(
+        default_factory=list, max_length=MAX_BLOCKS, description="Hashes of blocks that it holds."
+    )
+
+
+_Candidates = Annotated[list[_Word | PairPlaceRequest], Field(min_length=1, max_length=256)]
+
+
+class PairRequest(Asked):
+    """Candidates for a request's prefill and decode, and the KV cache that goes from one to the other."""
+
+    prefill: _Candidates = Field(
+        validation_alias=AliasChoices("prefill", "prefill_candidates"),
+        description="Ids of the topology, or objects; the preferred first.",
+    )
+    decode: _Candidates = Field(validation_alias=AliasChoices("decode", "decode_candidates"))
+    kv_bytes: int = Field(ge=1, le=1 << 60, description="Size of the whole cache.")
+    deadline_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("deadline_seconds", "deadline_s", "deadline"),
+        description="From now, such as what is left of a time to first token.",
+    )
+    descriptors: int = Field(default=1, ge=1, le=1 << 30, description="Pieces that the cache lies in.")
+    hash_ids: list[_Word | int] = Field(
+        default_factory=list, max_length=MAX_BLOCKS, description="Hashes of its blocks, in order."
+    )
+    cached: dict[_Word, list[_Word | int]] = Field(
+        default_factory=dict, max_length=256, description="Hashes of blocks that each decode place holds."
+    )
+    reserve: bool = Field(default=True, description="Count it as on the way for the next answers.")
 
 
 class BudgetRequest(Asked):

@@ -51,6 +51,9 @@ TABLE = [
     ("GET", "/v1/jobs/{job}/explain", None, None, known()),
     ("GET", "/v1/jobs/{job}/logs", None, None, known(403, author=200, owner=200, admin=200, local=200)),
     ("DELETE", "/v1/jobs/{job}", None, None, known(403, author=202, owner=202, admin=202, local=202)),
+    # 503 and 404 show that the caller got past the role: the fixture has no topology.
+    ("POST", "/v1/pair", None, {"prefill": ["h0"], "decode": ["h1"], "kv_bytes": 1}, known(503, viewer=403)),
+    ("DELETE", "/v1/pair/{name}", "/v1/pair/none", None, known(404, viewer=403)),
     ("GET", "/v1/budget", None, None, known()),
     ("GET", "/v1/budget/history", None, None, known()),
     # A stale version shows that the caller got past the role; who may change what is in test_budgets.py.

@@ -39,10 +39,21 @@ class Online:
     Args:
         ways: The roads.
         finder: Finds candidates; what it found is kept.
+        chunks: Into how many parts a transfer is cut that is worth splitting.
+        worth_bytes: From which size on it is.
     """
 
-    def __init__(self, ways: Roads, finder: Finder) -> None:
+    def __init__(
+        self,
+        ways: Roads,
+        finder: Finder,
+        *,
+        chunks: int = _CHUNKS,
+        worth_bytes: float = _WORTH_SPLITTING_BYTES,
+    ) -> None:
         self._finder = finder
+        self._chunks = chunks
+        self._worth = worth_bytes
         self._costs = ways.costs
         self._known: dict[tuple[str, str], _Options] = {}
         self._slow = np.append(1.0 / np.maximum(ways.capacity, 1e-9), 0.0)
@@ -77,7 +88,7 @@ class Online:
         slow = self._slow[resources] * times
         fixed = [overhead(c.kind, transfer.size_bytes, transfer.descriptors, self._costs) for c in routes]
         waits = np.array([o.seconds for o in fixed])
-        chunks = _CHUNKS if transfer.size_bytes >= _WORTH_SPLITTING_BYTES and len(routes) > 1 else 1
+        chunks = self._chunks if transfer.size_bytes >= self._worth and len(routes) > 1 else 1
         size = transfer.size_bytes / GB / chunks
         share = [0] * len(routes)
         for _ in range(chunks):
@@ -100,6 +111,17 @@ class Online:
         )
         busy = (self._load[resources] + times * size) * self._slow[resources]
         return float((waits + busy.max(axis=1)).min())
+
+    def trial(self, transfer: Transfer) -> tuple[float, RoutePlan]:
+        """Return when a transfer would end if it were placed now, split as it would be, and its flows."""
+        before, out = self._load.copy(), RoutePlan("divvy-online")
+        self.place(0, transfer, out)
+        ends = [
+            flow.start_s + max(float(self._load[r] * self._slow[r]) for r, _ in flow.path.uses)
+            for flow in out.flows
+        ]
+        self._load = before
+        return max(ends, default=0.0), out
 
     def _add(self, index: int, transfer: Transfer, route: Candidate, share: float, out: RoutePlan) -> None:
         size = transfer.size_bytes * share
