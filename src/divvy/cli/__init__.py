@@ -26,6 +26,7 @@ from divvy.errors import DivvyError
 SECTIONS: Final = {
     "Jobs": ("submit", "queue", "explain", "logs", "cancel"),
     "Fleet": ("up", "slurm", "status", "page", "drain", "token"),
+    "One plan": ("plan", "apply", "scenario"),
     "Budgets": ("budget", "statement", "audit", "simulate", "replay"),
     "Slices and transfers": ("slices", "lab", "topo", "route", "pair"),
 }

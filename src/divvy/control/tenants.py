@@ -1,0 +1,81 @@
+"""What services ask of the scheduler: leases that begin and end with their demand, as events.
+
+Demand comes from rates and objectives (the curve of the slices planner); this file turns it into jobs. Leases
+up to the account's share are allocated, those beyond it unallocated, so that what nobody uses is lent by the
+contract and taken back by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import floor
+
+from divvy.fleet.event import Event, Stopping, Submitted, Withdrawn
+from divvy.fleet.job import Phase, StopCause
+from divvy.fleet.node import NodeState
+from divvy.fleet.snapshot import Snapshot
+from divvy.fleet.tenant import Service, Tenants, lease
+
+
+def funded(snapshot: Snapshot, tenants: Tenants, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Return how many GPUs each service may hold allocated: up to its account's share of the fleet.
+
+    The services of one account share it in the order in which they were declared.
+    """
+    tree = snapshot.tree
+    rates = [node.gpus * node.weight for node in snapshot.nodes.node if node.state is not NodeState.DOWN]
+    left: dict[str, float] = {}
+    answer: dict[str, int] = {}
+    for service in tenants.services:
+        share = float(tree.share[tree.leaf(service.account)])
+        weights = [node.weight for node in snapshot.nodes.node if service.model in ("", node.model)]
+        weight = max(weights, default=1)
+        room = left.setdefault(service.account, share * sum(rates))
+        answer[service.name] = min(wanted.get(service.name, 0), floor(room / weight + 1e-9))
+        left[service.account] = room - answer[service.name] * weight
+    return answer
+
+
+def claims(snapshot: Snapshot, tenants: Tenants, wanted: Mapping[str, int], now: int) -> Iterator[Event]:
+    """Yield the leases that begin and end, given how many GPUs each service wants now.
+
+    Leases that wait end before those that run, the youngest first. Apply each event before the next.
+    """
+    asked = {
+        service.name: min(max(wanted.get(service.name, 0), service.least), service.most)
+        for service in tenants.services
+    }
+    paid = funded(snapshot, tenants, asked)
+    for service in tenants.services:
+        total = asked[service.name]
+        yield from _adjust(snapshot, service, paid[service.name], now, allocated=True)
+        yield from _adjust(snapshot, service, total - paid[service.name], now, allocated=False)
+
+
+def _adjust(
+    snapshot: Snapshot, service: Service, count: int, now: int, *, allocated: bool
+) -> Iterator[Event]:
+    jobs = snapshot.jobs
+    mine = [
+        row
+        for row in jobs.live
+        if (jobs.spec[row].name, jobs.spec[row].account) == (service.mark, service.account)
+        and jobs.spec[row].allocated is allocated
+        and not (jobs.phase[row] is Phase.STOPPING and jobs.stop_cause[row] is StopCause.CANCELLED)
+    ]
+    number = max((_number(name) for name in jobs.row if name.startswith(f"{service.name}.")), default=0)
+    for _ in range(count - len(mine)):
+        number += 1
+        yield Submitted(now, lease(service, number, allocated=allocated))
+    ending = sorted(mine, key=lambda row: (jobs.phase[row] is not Phase.QUEUED, -row))
+    for row in ending[: max(len(mine) - count, 0)]:
+        if jobs.phase[row] is Phase.QUEUED:
+            yield Withdrawn(now, jobs.spec[row].id)
+        elif jobs.phase[row] is not Phase.STOPPING:
+            yield Stopping(now, jobs.spec[row].id, StopCause.CANCELLED)
+
+
+def _number(lease_id: str) -> int:
+    """Return the number of a lease; 0 where the id is not of that form."""
+    digits = lease_id.rpartition(".")[2]
+    return int(digits) if digits.isdecimal() else 0
