@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,8 @@ SCHEMA: Final = "divvy.bench/1"
 
 #: Benchmarks by name: the module with ``rows(*, quick, announce)``, and what it is about. A new one is a
 #: file and a line here. A benchmark that can be run in parts takes ``parts`` too and names them in PARTS; one
-#: that can go on where it stopped takes ``cache``, ``minutes``, ``seeds`` and ``days``; it says TAKES_CACHE.
+#: that can go on where it stopped takes ``cache``. What else ``rows`` takes of ``minutes``, ``seeds`` and
+#: ``days`` may be given on the command line.
 BENCHMARKS: Final = {
     "core": ("divvy.cli.bench_core", "replays, the time of a pass, the API, the live system"),
     "budgets": (
@@ -32,6 +34,7 @@ BENCHMARKS: Final = {
     "gaming": ("divvy.cli.bench_gaming", "every trick under every policy, beside the honest twin"),
     "audit": ("divvy.cli.bench_audit", "time and memory of an audit of a million rows of Slurm"),
     "slurm": ("divvy.cli.bench_slurm", "cost on a Slurm, and simulated waits beside those on one"),
+    "soak": ("divvy.cli.bench_soak", "a real divvy up under random faults, and its books afterwards"),
     "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
 }
@@ -64,7 +67,7 @@ def verb(
         [], "--part", help="Only this part (repeat for more), where it has parts."
     ),
     cache: Path | None = typer.Option(None, "--cache", help="Keep finished replays in this directory."),
-    minutes: float | None = typer.Option(None, "--minutes", min=0, help="Begin no replay after this long."),
+    minutes: float | None = typer.Option(None, "--minutes", min=0, help="Begin nothing new after this long."),
     seeds: int | None = typer.Option(None, "--seeds", min=1, max=100, help="Seeds, where they are drawn."),
     days: str = typer.Option("", "--days", help="Only these days of a trace, such as 20..41."),
     as_json: AsJson = False,
@@ -135,11 +138,11 @@ def measure(
             allowed=", ".join(known) or f"{name} has no parts",
             fix="choose one of these, or leave --part out",
         )
-    if limits and not getattr(module, "TAKES_CACHE", False):
+    if refused := [limit for limit in limits or {} if limit not in signature(module.rows).parameters]:
         raise InputError.one(
             "bench-limits",
-            f"{name} takes no {', '.join(f'--{limit}' for limit in limits)}",
-            path=f"--{next(iter(limits))}",
+            f"{name} takes no {', '.join(f'--{limit}' for limit in refused)}",
+            path=f"--{refused[0]}",
             fix="leave it out",
         )
     choice: dict[str, Any] = {"parts": tuple(parts)} if known else {}

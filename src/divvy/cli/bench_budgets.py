@@ -27,7 +27,6 @@ OWN: Final = "budget"
 POLICIES: Final = (OWN, *(name for name in sorted(PLANNERS) if name != OWN))
 SHAPES: Final = {"29x8": "232 GPUs", "19x8": "152 GPUs"}
 SEEDS: Final = 5
-TAKES_CACHE: Final = True
 #: A part of the trace in which demand exceeds both fleets; what counts of it begins after the warm-up.
 _QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4, "stop": True}
 _QUICK_SECONDS: Final = 45.0

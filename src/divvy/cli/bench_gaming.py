@@ -24,7 +24,6 @@ Announce = Callable[[str], None]
 
 NODES: Final = "29x8"
 SEEDS: Final = 3
-TAKES_CACHE: Final = True
 _DAYS: Final = (14.0, 35.0)
 _QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4}
 _QUICK_SECONDS: Final = 45.0
