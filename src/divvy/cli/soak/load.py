@@ -83,7 +83,7 @@ class People(threading.Thread):
         self.codes[body["id"]] = code
         if draw.random() < _CANCELLED:
             with suppress(DivvyError):
-                self._plane.client().post("jobs", draw.choice(list(self.codes)), "cancel")
+                self._plane.client().delete("jobs", draw.choice(list(self.codes)))
 
 
 class Nonsense(threading.Thread):
