@@ -36,6 +36,7 @@ BENCHMARKS: Final = {
     "slurm": ("divvy.cli.bench_slurm", "cost on a Slurm, and simulated waits beside those on one"),
     "soak": ("divvy.cli.bench_soak", "a real divvy up under random faults, and its books afterwards"),
     "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
+    "serving": ("divvy.cli.bench_serving", "live servers behind Divvy, HAProxy, nginx and Ray Serve"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
 }
 

@@ -14,8 +14,9 @@ from statistics import fmean
 from typing import Any, Final, NamedTuple
 
 from divvy.cli.bench_core_replay import TRACE, published_rows
+from divvy.cli.bench_kept import Figures
 from divvy.cli.bench_row import Row, figure, find_data
-from divvy.cli.bench_runs import Figures, Runs
+from divvy.cli.bench_runs import Runs
 from divvy.planners.jobs.registry import PLANNERS, documented
 from divvy.sim.experiment import Experiment
 from divvy.sim.intervals import interval

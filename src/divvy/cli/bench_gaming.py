@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from divvy.cli.bench_budgets import OWN, POLICIES
 from divvy.cli.bench_core_replay import TRACE
+from divvy.cli.bench_kept import Figures
 from divvy.cli.bench_row import Row, figure, find_data
-from divvy.cli.bench_runs import Figures, Runs
+from divvy.cli.bench_runs import Runs
 from divvy.planners.jobs.registry import documented
 from divvy.sim.gaming import WHO, Game, play
 from divvy.sim.intervals import interval

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import divvy
+from divvy.cli.bench_kept import Figures, Kept
 from divvy.sim.experiment import Experiment, perform
 from divvy.sim.traces import AUTO, read_trace
 from divvy.sim.traces.trace import Trace
-
-Figures = Mapping[str, float]
 
 #: What decides the figures of a replay: a kept result is used only by the code that made it.
 _ROOMS: Final = ("fleet", "planners/jobs", "control", "sim", "units.py")
@@ -46,16 +43,13 @@ class Runs:
         perform: Callable[[Any, Trace, Callable[[], float]], dict[str, float]] = perform,
     ) -> None:
         self._file = trace
-        self._cache = cache
         self._end = time.monotonic() + seconds
         self._inline = inline
         self._announce = announce
         self._perform = perform
         self._read: Trace | None = None
         self._known: dict[Any, Figures | None] = {}
-        self._code = _code() if cache is not None else ""
-        if cache is not None:
-            cache.mkdir(parents=True, exist_ok=True)
+        self._kept = Kept(cache, _ROOMS)
 
     def all(self, experiments: Sequence[Any]) -> None:
         """Run experiments in this order, until the time is up; those that are known cost nothing."""
@@ -66,20 +60,13 @@ class Runs:
     def one(self, experiment: Any) -> Figures | None:
         """Return the figures of an experiment, None where the time was up."""
         if experiment not in self._known:
-            kept = self._kept(experiment)
-            figures = _load(kept)
+            key = (type(experiment).__name__, experiment.to_document())
+            figures = self._kept.find(key)
             if figures is None and time.monotonic() < self._end:
                 figures = self._here(experiment) if self._inline else self._apart(experiment)
-                if kept is not None:
-                    kept.write_text(json.dumps(figures), encoding="utf-8")
+                self._kept.store(key, figures)
             self._known[experiment] = figures
         return self._known[experiment]
-
-    def _kept(self, experiment: Any) -> Path | None:
-        if self._cache is None:
-            return None
-        text = json.dumps([self._code, type(experiment).__name__, experiment.to_document()], sort_keys=True)
-        return self._cache / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
     def _here(self, experiment: Any) -> Figures:
         if self._read is None:
@@ -104,28 +91,6 @@ class Runs:
             raise RuntimeError(f"{_title(experiment)}: {done.stderr[-2000:]}")
         figures: Figures = json.loads(done.stdout)
         return figures
-
-
-def _load(kept: Path | None) -> Figures | None:
-    """Return a kept result; None where there is none or it was cut off."""
-    if kept is None or not kept.exists():
-        return None
-    try:
-        figures: Figures = json.loads(kept.read_text(encoding="utf-8"))
-    except ValueError:
-        return None
-    return figures
-
-
-def _code() -> str:
-    """Return a fingerprint of the modules that decide the figures."""
-    root = Path(divvy.__file__).parent
-    digest = hashlib.sha256()
-    for room in _ROOMS:
-        place = root / room
-        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 def _title(experiment: Any) -> str:

@@ -72,7 +72,7 @@ def haproxy(
         f"global\n  maxconn 4000\n  nbthread {threads}\n"
         "defaults\n  mode http\n  timeout connect 2s\n  timeout client 60s\n  timeout server 60s\n"
         "  timeout queue 60s\n  option http-keep-alive\n  http-reuse always\n"
-        "  retries 1\n  option redispatch\n"
+        "  option abortonclose\n  retries 1\n  option redispatch\n"
         f"frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\n"
         f"backend b\n  balance {balance}\n{health}{servers}"
     )

@@ -97,6 +97,8 @@ class _Battery:
         self._sent, self._ended = np.zeros(n), np.zeros(n)
         self._status = np.full(n, _SILENT, np.int64)
         self._open = n
+        self._late = 0
+        self._begun = 0.0
         self._all = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = threading.Event()
@@ -105,7 +107,7 @@ class _Battery:
         """Send everything and wait for the answers, after the last one was due at most so long."""
         loop = asyncio.get_running_loop()
         due = self._plan.due_us / 1e6
-        start = time.monotonic() + _LEAD_SECONDS
+        start = self._begun = time.monotonic() + _LEAD_SECONDS
         if not due.size:
             return self._volley(start)
         pacer = threading.Thread(target=self._pace, args=(loop, start + due), daemon=True)
@@ -170,7 +172,10 @@ class _Battery:
         self._ended[number] = time.monotonic()
         self._status[number] = status
         self._open -= 1
-        if not self._open:
+        due = self._begun + int(self._plan.due_us[number]) / 1e6
+        self._late += self._ended[number] - due > self._plan.slo_us / 1e6
+        lost = 0 <= self._plan.most_late < self._late
+        if lost or not self._open:
             self._all.set()
 
     def _volley(self, start: float) -> Volley:
@@ -180,7 +185,7 @@ class _Battery:
         sent = np.where(self._sent > 0, self._sent, ended)
         return Volley(
             np.rint((ended - due) * 1e6).astype(np.int64),
-            self._status,
+            self._status.copy(),  # connections that close from now on count for nothing
             np.rint((sent - due) * 1e6).astype(np.int64),
         )
 

@@ -22,12 +22,16 @@ class Plan:
         batches: Items of each.
         path: Path of the requests.
         headers: Header lines that every request carries.
+        slo_us: What counts as late, for `most_late`.
+        most_late: With more late queries than this the rest is not sent any more; negative: send all.
     """
 
     due_us: Ints
     batches: Ints
     path: str
     headers: tuple[tuple[str, str], ...] = ()
+    slo_us: int = 0
+    most_late: int = -1
 
     def bodies(self) -> dict[int, bytes]:
         """Return the body of a request by batch size (Open Inference Protocol, one value per item)."""
