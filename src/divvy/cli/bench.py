@@ -38,6 +38,7 @@ BENCHMARKS: Final = {
     "slices": ("divvy.cli.bench_slices", "layouts, plans and query routing of sliced GPUs"),
     "serving": ("divvy.cli.bench_serving", "live servers behind Divvy, HAProxy, nginx and Ray Serve"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
+    "transfers": ("divvy.cli.bench_transfers", "live transfers over unequal rails, beside NIXL and Mooncake"),
 }
 
 _COLUMNS: Final = (
