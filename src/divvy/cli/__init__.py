@@ -25,7 +25,7 @@ from divvy.errors import DivvyError
 #: The help page: sections and the verbs in them, in this order. A verb that is not listed comes last.
 SECTIONS: Final = {
     "Jobs": ("submit", "queue", "explain", "logs", "cancel"),
-    "Fleet": ("up", "slurm", "status", "page", "drain", "token", "backup", "restore"),
+    "Fleet": ("up", "slurm", "status", "page", "publish", "drain", "token", "doctor", "backup", "restore"),
     "One plan": ("plan", "apply", "scenario"),
     "Budgets": ("budget", "statement", "audit", "simulate", "replay"),
     "Slices and transfers": ("slices", "lab", "topo", "route", "pair"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from divvy.cli.client import Client, Target
+from divvy.cli.sample_shown import show_examples
 from divvy.errors import DivvyError
 
 #: Two nodes, so that placement has something to decide, whatever the number of CPUs: the jobs hardly compute.
@@ -92,12 +93,14 @@ class SampleJobs:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._client = Client(Target(f"unix:{path}", path))
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin, in a thread that ends with the process."""
+        """Begin, in threads that end with the process."""
         threading.Thread(target=self._submit_all, name="sample", daemon=True).start()
+        threading.Thread(target=show_examples, args=(self._path,), name="sample-shown", daemon=True).start()
 
     def _submit_all(self) -> None:
         later = round(_LASTS_SECONDS / _PERIOD_SECONDS)

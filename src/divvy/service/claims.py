@@ -45,7 +45,8 @@ class Claim(NamedTuple):
         part: budgets, slices or transfers.
         title: What is claimed, in a line.
         source: Who claims it and where.
-        bench: Recorded benchmark that holds the rows.
+        record: Recorded benchmark that holds the rows.
+        command: Measures them again.
         published: The rows that repeat the claim.
         measured: The rows that are ours.
         conditions: Under which conditions ours were measured.
@@ -55,7 +56,8 @@ class Claim(NamedTuple):
     part: str
     title: str
     source: str
-    bench: str
+    record: str
+    command: str
     published: tuple[Pick, ...]
     measured: tuple[Pick, ...]
     conditions: str
@@ -67,7 +69,8 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
         entry["part"],
         entry["title"],
         entry["source"],
-        entry["bench"],
+        entry["record"],
+        entry["command"],
         _picks(entry.get("published", ())),
         _picks(entry["measured"]),
         entry["conditions"],
@@ -101,7 +104,7 @@ def claims() -> list[dict[str, Any]]:
     """Return every claim with its rows, ours, the machine of ours and the command that repeats them."""
     told = []
     for claim in CLAIMS:
-        found = recorded(claim.bench)
+        found = recorded(claim.record)
         rows = found["rows"] if found is not None else []
         published = [dict(row) for pick in claim.published for row in pick.of(rows)]
         measured = [dict(row) for pick in claim.measured for row in pick.of(rows)]
@@ -115,7 +118,7 @@ def claims() -> list[dict[str, Any]]:
                 "conditions": claim.conditions,
                 "correction": claim.correction,
                 "machine": found["machine"] if found is not None else None,
-                "command": f"divvy bench {claim.bench} --json",
+                "command": claim.command,
             }
         )
     return told

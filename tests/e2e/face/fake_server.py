@@ -14,6 +14,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fake_fleet import FakeFleet, RefusedError
+from fake_insight import FakeInsight
 
 from divvy.service.web import answer, load
 
@@ -132,8 +133,11 @@ class Handler(BaseHTTPRequestHandler):
                 return {"schema": "divvy.token.revoked/1", "id": name}
             case "GET", "stream":
                 return self._stream
+            case "GET", "shown", name, "picture":
+                picture = self.server.insight.picture(name)
+                return lambda: self._send(200, {"Content-Type": "image/svg+xml"}, picture)
             case _:
-                return None
+                return self.server.insight.answer(method, steps, body, list(fleet.shares))
 
     def _logs(self, job: str, query: dict[str, str]) -> None:
         self._start_chunks("text/plain; charset=utf-8")
@@ -196,6 +200,8 @@ class Server(ThreadingHTTPServer):
         self.fleet = fleet
         self.token = token
         self.assets = load()
+        self.insight = FakeInsight()
+        self.insight.fill()
         self.stopping = False
         self.path = path
         if path is not None:
@@ -231,6 +237,7 @@ class Server(ThreadingHTTPServer):
         self.fleet.touch()
         self.shutdown()
         self.server_close()
+        self.insight.close()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ OURS = (
     "cancel",
     "status",
     "page",
+    "publish",
     "drain",
     "token",
     "budget",

@@ -9,10 +9,14 @@ import { clock, duration } from "./format.js";
 import * as node from "./node.js";
 import { refusal } from "./parts.js";
 import * as queue from "./queue.js";
+import { loadMe } from "./rights.js";
+import * as save from "./save.js";
 import * as share from "./share.js";
 import * as sign from "./sign.js";
 
+/** The views; those that few open are fetched when somebody does. */
 const VIEWS = { fleet, queue, budgets };
+const LATER = ["statement", "slices", "transfers", "decisions", "whatif", "claims"];
 const QUIET_REFRESH = 5000;
 const STALE_SECONDS = 30;
 const $ = (id) => document.getElementById(id);
@@ -30,7 +34,7 @@ let stream = "starting";
 
 function readRoute() {
   const [, view = "", query = ""] = /^#\/(\w*)\??(.*)$/.exec(location.hash) ?? [];
-  return { view: view in VIEWS ? view : "fleet", params: new URLSearchParams(query) };
+  return { view: view in VIEWS || LATER.includes(view) ? view : "fleet", params: new URLSearchParams(query) };
 }
 
 /** Go to the same view with other parameters; null removes one. */
@@ -59,8 +63,8 @@ async function draw() {
   lastStart = performance.now();
   const { view, params } = route;
   try {
-    const data = await VIEWS[view].load(params);
-    const panel = await drawerData(params);
+    VIEWS[view] ??= await import(`./${view}.js`);
+    const [data, panel] = await Promise.all([VIEWS[view].load(params), drawerData(params), loadMe()]);
     if (view === route.view && params.toString() === route.params.toString()) {
       paint(view, params, data, panel);
     } else {
@@ -180,7 +184,7 @@ async function act(element) {
     await copy(element.dataset.text);
     return;
   }
-  const owner = [VIEWS[route.view], explain, node, share, sign].find((part) => part.actions?.[name]);
+  const owner = [VIEWS[route.view], explain, node, save, share, sign].find((part) => part.actions?.[name]);
   await owner?.actions[name](element, context);
 }
 
@@ -234,8 +238,10 @@ function go() {
   if (location.hash && !location.hash.startsWith("#/")) return;
   route = readRoute();
   for (const link of document.querySelectorAll("[data-view]")) {
-    if (link.dataset.view === route.view) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === route.view) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "center" });
+    } else link.removeAttribute("aria-current");
   }
   clearTimeout(waiting);
   if (drawnView && drawnView !== route.view) waiting = setTimeout(skeleton, 150);

@@ -5,6 +5,7 @@ import * as chart from "./chart.js";
 import { h } from "./dom.js";
 import { clock, many, NONE, number, ordinal, percent } from "./format.js";
 import { account, balance, elsewhere, empty, example, segments } from "./parts.js";
+import { maySplit } from "./rights.js";
 
 export const title = "Budgets";
 
@@ -98,7 +99,9 @@ function row(one, view, params) {
     h(
       "td",
       { class: "num", "data-label": "" },
-      h("button", { type: "button", class: "quiet", "data-act": "changeShare", "data-path": one.path, "aria-label": `Change the share of ${one.path}` }, "Change"),
+      maySplit(one.parent)
+        ? h("button", { type: "button", class: "quiet", "data-act": "changeShare", "data-path": one.path, "aria-label": `Change the share of ${one.path}` }, "Change")
+        : null,
     ),
   );
 }

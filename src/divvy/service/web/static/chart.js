@@ -2,6 +2,7 @@
 
 import { h, s } from "./dom.js";
 import { clock, number } from "./format.js";
+import { saveButtons } from "./save.js";
 
 const HEIGHT = 220;
 const NARROWEST = 300;
@@ -47,7 +48,7 @@ export function draw(rows, days) {
   };
   return h(
     "figure",
-    { class: "chart" },
+    { class: "chart", "data-chart": "owed-delivered" },
     s(
       "svg",
       { viewBox: `0 0 ${width} ${HEIGHT}`, "data-width": width, role: "img", "aria-label": `Devices owed and delivered over the last ${days === 1 ? "24 hours" : `${days} days`}; the figures are in the table below` },
@@ -65,6 +66,7 @@ export function draw(rows, days) {
       h("span", { class: "key" }, h("i", { class: "k-owed" }), "owed"),
       h("span", { class: "key" }, h("i", { class: "k-delivered" }), "delivered"),
       h("span", { class: "key" }, h("i", { class: "k-unallocated" }), "unallocated, free of charge"),
+      saveButtons("owed-delivered"),
       h("span", { class: "readout dim", "data-own": true }, "devices, mean of each hour"),
     ),
     table(points),

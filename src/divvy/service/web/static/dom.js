@@ -56,6 +56,7 @@ export function morph(old, fresh) {
 
 /** Give a control the value that the page says it has; once touched, it no longer follows its attributes. */
 function follow(old, fresh) {
+  if (old.hasAttribute("data-own")) return;
   if (old.tagName === "SELECT") old.value = fresh.value;
   else if (old.tagName === "INPUT" && old.type === "checkbox") old.checked = fresh.checked;
   else if (old.tagName === "INPUT" && old.dataset.act) old.value = fresh.value;

@@ -2,9 +2,11 @@
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
+import { fleetMap } from "./fleetmap.js";
 import { many, number, percent } from "./format.js";
 import * as heatgrid from "./heatgrid.js";
 import { account, chip, DEVICE_STATES, elsewhere, empty } from "./parts.js";
+import { savePicture, traceButton } from "./save.js";
 
 export const title = "Fleet";
 
@@ -68,7 +70,7 @@ export function after(main, { status }, params) {
 }
 
 function heading(status) {
-  return h("div", { class: "heading" }, h("h1", {}, "Fleet"), h("p", { class: "dim" }, `shared by the policy "${status.policy}"`));
+  return h("div", { class: "heading" }, h("h1", {}, "Fleet"), h("p", { class: "dim" }, `shared by the policy "${status.policy}"`), status.nodes.length ? h("span", { class: "save" }, traceButton(), pictureButton("svg"), pictureButton("png")) : null);
 }
 
 function matches(node, params) {
@@ -275,7 +277,27 @@ function band(model, nodes) {
   );
 }
 
+/** Return a colour as any program reads it: the probe knows which of light and dark is in force. */
+function resolve(colour) {
+  const probe = h("i", { style: { color: colour }, hidden: true });
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+function pictureButton(form) {
+  return h("button", { type: "button", class: "quiet", "data-act": "saveFleet", "data-form": form, "aria-label": `Save the fleet as ${form.toUpperCase()}` }, form.toUpperCase());
+}
+
 export const actions = {
+  async saveFleet(button) {
+    const { nodes } = await get("/v1/status");
+    const style = getComputedStyle(document.getElementById("main"));
+    const map = fleetMap(nodes, (name) => resolve(style.getPropertyValue(name)));
+    const { width, height } = map.viewBox.baseVal;
+    await savePicture("fleet", button.dataset.form, { text: new XMLSerializer().serializeToString(map), width, height });
+  },
   find: (element, { navigate }) => navigate({ find: element.value || null }),
   troubled: (element, { navigate }) => navigate({ troubled: element.checked ? "1" : null }),
   job: (element, { navigate }) => navigate({ job: element.dataset.name, node: null }),

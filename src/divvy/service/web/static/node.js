@@ -4,6 +4,7 @@ import { call, get, Problem } from "./api.js";
 import { h, toast } from "./dom.js";
 import { percent } from "./format.js";
 import { account, chip, DEVICE_STATES, elsewhere, refusal } from "./parts.js";
+import { mayDrain } from "./rights.js";
 
 export async function load(name) {
   const status = await get("/v1/status");
@@ -27,7 +28,7 @@ export function draw({ node }) {
       h("thead", {}, h("tr", {}, ["Device", "State", "Job", "Account", "Busy"].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, node.devices.map(deviceRow)),
     ),
-    drainForm(node),
+    mayDrain() ? drainForm(node) : h("p", { class: "dim" }, "Administrators take nodes out of service; your token may not."),
     elsewhere("divvy status --nodes", "/v1/status"),
   ];
 }
