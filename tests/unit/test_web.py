@@ -81,4 +81,6 @@ def test_every_module_that_is_named_is_there():
         if name.endswith(".js"):
             named |= set(re.findall(r'from "\./([\w.]+)"', asset.content.decode()))
         assert gzip.decompress(asset.packed) == asset.content
+    later = re.search(r"const LATER = \[(.*?)\]", assets["app.js"].content.decode())
+    named |= {f"{view}.js" for view in re.findall(r'"(\w+)"', later[1])}
     assert named == set(assets) - {"index.html"}
