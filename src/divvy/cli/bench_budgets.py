@@ -30,7 +30,6 @@ SHAPES: Final = {"29x8": "232 GPUs", "19x8": "152 GPUs"}
 SEEDS: Final = 5
 #: A part of the trace in which demand exceeds both fleets; what counts of it begins after the warm-up.
 _QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4, "stop": True}
-_QUICK_SECONDS: Final = 45.0
 _RECLAIM_SHAPE: Final = "8x8"
 #: Moments of a replay at which start intervals are asked for.
 _MOMENTS: Final = 60
@@ -277,8 +276,7 @@ def rows(
         missing = f"skipped: no ../shared/data/{TRACE} beside the checkout"
         yield from (row for line in lines for row in _rows(line, lambda _: None, missing))
     else:
-        limit = min(minutes * 60, _QUICK_SECONDS) if quick else minutes * 60
-        runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce)
+        runs = Runs(file, cache=cache, minutes=minutes, quick=quick, announce=announce)
         runs.all(_in_order(lines))
         late = "not run: the time was up"
         yield from (row for line in lines for row in _rows(line, runs.one, late, note))

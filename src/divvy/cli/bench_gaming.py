@@ -27,7 +27,6 @@ NODES: Final = "29x8"
 SEEDS: Final = 3
 _DAYS: Final = (14.0, 35.0)
 _QUICK: Final[dict[str, Any]] = {"days": (20.0, 21.0), "warmup": DAY // 4}
-_QUICK_SECONDS: Final = 45.0
 _TARGET: Final = 0.05
 
 
@@ -86,8 +85,7 @@ def rows(
     read: Callable[[Game], Figures | None] = dict[Game, Figures]().get
     missing = f"skipped: no ../shared/data/{TRACE} beside the checkout"
     if file is not None:
-        limit = min(minutes * 60, _QUICK_SECONDS) if quick else minutes * 60
-        runs = Runs(file, cache=cache, seconds=limit, inline=quick, announce=announce, perform=play)
+        runs = Runs(file, cache=cache, minutes=minutes, quick=quick, announce=announce, perform=play)
         every = dict.fromkeys(game for match in matches for pair in match.games for game in pair)
         # The first seed of everything before the second of anything, our own policy first.
         runs.all(sorted(every, key=lambda game: (game.seed, game.policy != OWN, game.alone, game.settings)))

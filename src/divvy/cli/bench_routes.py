@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from divvy.cli.bench_routes_claims import claim_rows, truth_rows
+from divvy.cli.bench_row import Row, find_data, row
 from divvy.errors import DivvyError
 from divvy.fleet.topology.graph import Topology
 from divvy.fleet.topology.matrix import read_matrix
@@ -26,51 +27,11 @@ from divvy.planners.transfers.roads import Roads, roads
 from divvy.sim.flows.batches import random_batch
 from divvy.sim.flows.compare import Result, compare
 
-Row = dict[str, Any]
-
 _FOLDERS: Final = ("topo", "nccl_xml", "hwloc_xml", "cluster_topology")
 _NVL72: Final = """switches: {spine: {switches: [leaf]}}
 blocks:
 - {switch: leaf, nodes: ["tray[01-18]"], annotations: {accelerator.topology/domain: nvl72}}
 """
-
-
-def row(
-    case: str,
-    contender: str,
-    measure: str,
-    value: float | None,
-    unit: str,
-    *,
-    target: float | None = None,
-    met: bool | None = None,
-    interval: Sequence[float] | None = None,
-    n: int = 1,
-    note: str = "",
-) -> Row:
-    """Return one row of ``divvy.bench/1``."""
-    return {
-        "case": case,
-        "contender": contender,
-        "measure": measure,
-        "value": value,
-        "unit": unit,
-        "interval": list(interval) if interval is not None else None,
-        "n": n,
-        "target": target,
-        "met": met,
-        "note": note,
-    }
-
-
-def find_data() -> Path | None:
-    """Return the directory of shared samples beside the checkout, None where there is none."""
-    here = Path(__file__).resolve()
-    for root in (Path.cwd(), here.parents[3], *here.parents[3].parents[:2]):
-        candidate = root.parent / "shared" / "data"
-        if (candidate / "topo").is_dir():
-            return candidate
-    return None
 
 
 def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
@@ -80,7 +41,8 @@ def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: Non
         quick: Whether to stay within a minute.
         announce: Told what is being measured.
     """
-    data = find_data()
+    topologies_at = find_data("topo")
+    data = None if topologies_at is None else topologies_at.parent
     topologies: dict[str, Topology] = {}
     if data is None:
         yield row(

@@ -38,20 +38,39 @@ def figure(
         at_least: Whether the target is a lower bound instead of an upper one.
         note: Conditions.
     """
+    met = None
+    if target is not None and value is not None and math.isfinite(value):
+        met = value >= target if at_least else value <= target
+    return row(
+        case, contender, measure, value, unit, interval=interval, n=n, target=target, met=met, note=note
+    )
+
+
+def row(
+    case: str,
+    contender: str,
+    measure: str,
+    value: float | None,
+    unit: str,
+    *,
+    interval: tuple[float, float] | None = None,
+    n: int = 1,
+    target: float | None = None,
+    met: bool | None = None,
+    note: str = "",
+) -> Row:
+    """Return one figure of which the caller says whether its target is met; otherwise as `figure`."""
     if value is not None and not math.isfinite(value):
         value = None
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
-    met = None
-    if target is not None and value is not None:
-        met = value >= target if at_least else value <= target
     return {
         "case": case,
         "contender": contender,
         "measure": measure,
-        "value": None if value is None else round(value, 4),
+        "value": None if value is None else round(value, 5),
         "unit": unit,
-        "interval": None if interval is None else [round(edge, 4) for edge in interval],
+        "interval": None if interval is None else [round(edge, 5) for edge in interval],
         "n": n,
         "target": target,
         "met": met,
@@ -70,8 +89,8 @@ def median(values: Sequence[float]) -> float:
     return float(statistics.median(values))
 
 
-def find_data(part: str) -> Path | None:
-    """Return a file or directory of the shared data beside the checkout, None where it is absent."""
+def find_data(part: str = "") -> Path | None:
+    """Return a part of the shared data beside the checkout (or all of it), None where it is absent."""
     here = Path(__file__).resolve()
     for root in (Path.cwd(), here.parents[3], *here.parents[3].parents[:2]):
         candidate = root.parent / "shared" / "data" / part

@@ -16,6 +16,9 @@ from divvy.sim.experiment import Experiment, perform
 from divvy.sim.traces import AUTO, read_trace
 from divvy.sim.traces.trace import Trace
 
+#: Time after which a quick run begins no further replay.
+_QUICK_SECONDS: Final = 45.0
+
 #: What decides the figures of a replay: a kept result is used only by the code that made it.
 _ROOMS: Final = ("fleet", "planners/jobs", "control", "sim", "units.py")
 
@@ -26,8 +29,8 @@ class Runs:
     Args:
         trace: The trace's file.
         cache: Directory in which results are kept; None for none.
-        seconds: Time after which no further replay is begun; none where it is infinite.
-        inline: Whether replays run in this process, which saves half a second each.
+        minutes: Time after which no further replay is begun; none where it is infinite.
+        quick: Whether all must be over within a minute.
         announce: Told what is being run.
         perform: Runs one experiment in this process.
     """
@@ -37,14 +40,16 @@ class Runs:
         trace: Path,
         *,
         cache: Path | None = None,
-        seconds: float = math.inf,
-        inline: bool = False,
+        minutes: float = math.inf,
+        quick: bool = False,
         announce: Callable[[str], None] = lambda _: None,
         perform: Callable[[Any, Trace, Callable[[], float]], dict[str, float]] = perform,
     ) -> None:
         self._file = trace
+        seconds = min(minutes * 60, _QUICK_SECONDS) if quick else minutes * 60
         self._end = time.monotonic() + seconds
-        self._inline = inline
+        # In this process, which saves half a second for each.
+        self._inline = quick
         self._announce = announce
         self._perform = perform
         self._read: Trace | None = None

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from math import exp, lgamma, log
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from divvy.cli.bench_row import Row, find_data, row
 from divvy.cli.bench_slices_models import model_rows
 from divvy.cli.bench_slices_packs import pack_rows
 from divvy.cli.chatter import libraries_quiet
@@ -31,21 +32,9 @@ from divvy.sim.queries.arrivals import make_stream
 from divvy.sim.queries.judge import service_table
 from divvy.sim.queries.kernel import replay
 
-Row = dict[str, Any]
-
 _PROFILES: Final = "profiles/parvagpu-a100-80gb"
 _TIME_US: Final = 10_000
 _FLEET: Final = (*([1] * 16), *([2] * 4), *([3] * 4), *([7] * 2))
-
-
-def find_data() -> Path | None:
-    """Return the directory of shared data beside the checkout, or None where there is none."""
-    here = Path(__file__).resolve()
-    for root in (Path.cwd(), here.parents[3], *here.parents[3].parents[:1]):
-        candidate = root.parent / "shared" / "data"
-        if candidate.is_dir():
-            return candidate
-    return None
 
 
 def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: None) -> Iterator[Row]:
@@ -68,34 +57,6 @@ def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: Non
         yield from model_rows(load_models(data), quick=quick, announce=announce)
         if data is not None and (data / _PROFILES / "deployment").is_dir():
             yield from pack_rows(data / _PROFILES, quick=quick, announce=announce)
-
-
-def row(
-    case: str,
-    contender: str,
-    measure: str,
-    value: float | None,
-    unit: str,
-    *,
-    interval: tuple[float, float] | None = None,
-    n: int = 1,
-    target: float | None = None,
-    met: bool | None = None,
-    note: str = "",
-) -> Row:
-    """Return one figure."""
-    return {
-        "case": case,
-        "contender": contender,
-        "measure": measure,
-        "value": None if value is None else round(value, 5),
-        "unit": unit,
-        "interval": None if interval is None else [round(edge, 5) for edge in interval],
-        "n": n,
-        "target": target,
-        "met": met,
-        "note": note,
-    }
 
 
 def load_models(data: Path | None) -> list[LatencyProfile]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from divvy.cli.bench_row import row
 from divvy.cli.slice_inputs import DEFAULT_BATCH, load_batches, make_request
 from divvy.fleet.mig.skus import find_sku
 from divvy.perf.latency import LatencyProfile
@@ -70,8 +71,6 @@ def model_rows(
 
 
 def _row(case: str, contender: str, measure: str, value: float | None, unit: str, **more: Any) -> Row:
-    from divvy.cli.bench_slices import row  # noqa: PLC0415 - that module gathers this one's rows
-
     return row(case, contender, measure, value, unit, **more)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from divvy.cli.bench_row import row
 from divvy.errors import InputError
 from divvy.fleet.mig.layout import place
 from divvy.fleet.mig.skus import find_sku
@@ -73,8 +74,6 @@ def illegal_gpus(units: Sequence[Unit]) -> int:
 
 def pack_rows(directory: Path, *, quick: bool, announce: Callable[[str], None]) -> Iterator[Row]:
     """Yield GPUs used and objectives missed, scenario by scenario."""
-    from divvy.cli.bench_slices import row  # noqa: PLC0415 - that module gathers this one's rows
-
     profiles = {
         path.stem: read_profile(path.read_text(encoding="utf-8"), path.stem, str(path))
         for path in sorted(directory.glob("*.csv"))

@@ -54,11 +54,11 @@ def test_a_process_of_its_own_gives_the_same_figures_and_they_are_kept(file, tmp
     assert apart == here
     assert len(list((tmp_path / "cache").iterdir())) == 1
     # Another run finds it, even when there is no time to run anything; a damaged one is as good as none.
-    late = Runs(file, cache=tmp_path / "cache", seconds=0)
+    late = Runs(file, cache=tmp_path / "cache", minutes=0)
     assert late.one(experiment())["occupancy"] == here["occupancy"]
     assert late.one(experiment(seed=1)) is None
     next((tmp_path / "cache").iterdir()).write_text('{"occu')
-    assert Runs(file, cache=tmp_path / "cache", seconds=0).one(experiment()) is None
+    assert Runs(file, cache=tmp_path / "cache", minutes=0).one(experiment()) is None
 
 
 def test_settings_pools_and_the_reclaim_scenario_reach_the_replay(file):

@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 from typer.testing import CliRunner
 
-from divvy.cli.bench_slices import layout_rows, row, theory_rows
+from divvy.cli.bench_row import row
+from divvy.cli.bench_slices import layout_rows, theory_rows
 from divvy.cli.slices import verb
 from divvy.errors import DivvyError
 from divvy.fleet.mig.layout import faults

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from divvy.cli.bench_routes import row
 from divvy.cli.bench_routes_claims import claim_rows, truth_rows
+from divvy.cli.bench_row import row
 
 KEYS = set(row("case", "contender", "measure", 1.0, "unit"))
 
