@@ -23,7 +23,7 @@ from divvy.fleet.event import (
 )
 from divvy.fleet.health import is_fatal
 from divvy.fleet.job import JobSpec, StopCause
-from divvy.fleet.node import Node
+from divvy.fleet.node import Node, NodeState
 from divvy.fleet.reason import Reason
 from divvy.planners.base import Context
 from divvy.planners.jobs.budget import BudgetPlanner
@@ -75,6 +75,67 @@ def test_what_would_outlast_the_begin_of_maintenance_goes_elsewhere_and_shorter_
         ("short", {"n0": 4}, 0, 1, StopCause.FINISHED),
         ("late", {"n1": 4}, 3, 5, StopCause.FINISHED),
     ]
+
+
+def test_a_shorter_job_is_not_hidden_behind_a_longer_one_of_its_shape_that_maintenance_keeps_out():
+    runs = play(
+        {"event": "maintenance", "at": 0, "node": "n0", "from": 3 * 3600, "until": 9 * 3600},
+        job("longest", 0, 6, least=6),
+        job("long", 0, 4, least=4, author="v"),
+        job("short", 1, 1, least=1),
+        nodes=1,
+    )
+    assert [(name, start) for name, _, start, _, _ in runs] == [("short", 1), ("long", 9), ("longest", 13)]
+
+
+def owed_while(drained, *rows):
+    """Return the devices that count over time while the second of two nodes drains from an hour on."""
+    node = {"event": "capacity", "at": drained * 3600, "node": "n1", "gpus": 4, "state": "draining"}
+    data = "\n".join(json.dumps(row) for row in (*rows, node)).encode() + b"\n"
+    trace = read_jsonlines(data, "t")
+    budget, claims = claim(trace, parse_budget(BUDGET))
+    fleet = (Node("n0", 4), Node("n1", 4))
+    done = replay(Scenario(trace, fleet, budget, claims, pace=Pace(0, 0)), BudgetPlanner())
+    steps = [(step.at / HOUR, step.gpus) for step in done.record.capacity]
+    return [step for step, before in zip(steps, [(0, -1), *steps], strict=False) if step[1] != before[1]]
+
+
+def test_a_draining_node_counts_as_capacity_for_what_runs_there_and_for_nothing_once_it_is_empty():
+    first, second = job("first", 0, 2, least=2), job("second", 0, 3, least=3)
+    assert owed_while(1, first, second) == [(0, 8), (3, 4)]
+    assert owed_while(1, job("only", 0, 2, least=2)) == [(0, 8), (1, 4)]
+    partly = job("half", 0, 3, gpus=2, least=3)
+    assert owed_while(1, first, partly) == [(0, 8), (1, 6), (3, 4)]
+
+
+def test_floors_and_entitlements_follow_what_of_a_draining_node_still_counts():
+    state = FleetState(parse_budget(BUDGET))
+    for name in ("n0", "n1"):
+        state.apply(NodeChanged(0, Node(name, 4)))
+    spec = JobSpec(id="j", account="a", author="u", gpus=2, min_runtime=HOUR)
+    state.apply(Submitted(0, spec))
+    state.apply(Placed(0, "j", (("n1", 2),), protected=True))
+    state.apply(Started(0, "j"))
+    planner = BudgetPlanner()
+
+    def floor_of_a():
+        plan = planner.plan(state.snapshot, Context(MINUTE))
+        fresh = BudgetPlanner().plan(state.snapshot, Context(MINUTE))
+        assert plan == fresh
+        return next(standing.floor for standing in plan.standings)
+
+    whole = floor_of_a()
+    state.apply(NodeChanged(10, Node("n1", 4, state=NodeState.DRAINING)))
+    assert floor_of_a() == pytest.approx(whole * 6 / 8)
+    state.apply(Stopped(20, "j", StopCause.FINISHED, requeue=False))
+    state.apply(Submitted(20, spec._replace(id="k")))
+    assert floor_of_a() == pytest.approx(whole * 4 / 8)
+    assert state.snapshot.healthy_gpus() == 4
+    again = restore(json.loads(canonical(state_document(state.snapshot))))
+    assert again.snapshot.healthy_gpus() == 4
+    again.apply(NodeChanged(2 * HOUR, Node("n1", 4)))
+    assert again.snapshot.healthy_gpus() == 8
+    assert again.snapshot.capacity.rate == 8 * Node("n1", 4).weight
 
 
 def test_a_job_that_maintenance_keeps_out_is_told_so():

@@ -95,6 +95,7 @@ def state_document(snapshot: Snapshot) -> dict[str, Any]:
             for (account, author), history in snapshot.author_usage.items()
         ],
         "capacity": snapshot.capacity.to_document(),
+        "there": snapshot.nodes.there,
         "health": {
             "faults": [[row, *fault] for row, fault in snapshot.nodes.fault.items()],
             "windows": [[row, *window] for row, window in snapshot.nodes.window.items()],
@@ -135,6 +136,9 @@ def _restore(document: Mapping[str, Any], on_ledger: Callable[[LedgerEntry], Non
         snapshot.nodes.row[values["name"]] = len(snapshot.nodes)
         snapshot.nodes.node.append(Node(**{**values, "state": NodeState(values["state"])}))
         snapshot.nodes.free.append(free)
+    # In bases of before a draining node counted whole until it was down.
+    whole = [0 if node.state is NodeState.DOWN else node.gpus for node in snapshot.nodes.node]
+    snapshot.nodes.there = [int(gpus) for gpus in document.get("there", whole)]
     _read_jobs(snapshot.jobs, document["jobs"], int(document["rows"]), row)
     for gang, held, due, since in document["slots"]:
         place = tuple((int(node), int(gpus)) for node, gpus in held)

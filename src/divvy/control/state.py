@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from divvy.control import charging, health_events, refunds
+from divvy.control.capacity import held_on, leave, recount
 from divvy.control.remap import remap as remapped
 from divvy.errors import ConflictError, InputError, NotFoundError
 from divvy.fleet.budget import Budget, read_budget
+from divvy.fleet.decision import Placement
 from divvy.fleet.event import (
     Adjusted,
     BudgetChanged,
@@ -176,6 +178,8 @@ class FleetState:
         jobs.started[row] = event.at
         charging.begin(self.snapshot, row, event.at)
         self._changed(Change.JOB, row)
+        if event.placement:
+            self._moved(jobs.placement[row], event.at)
 
     def _found(self, row: int, event: Started) -> None:
         """Take over where the engine says that a run is; its nodes may be overfull until the next pass."""
@@ -209,7 +213,7 @@ class FleetState:
         if jobs.rate[row]:  # a run stopped before its start costs nothing
             refunds.ended(self.snapshot, row, event.cause, max(event.at, start), self._on_ledger)
             charging.end(self.snapshot, row, max(event.at, start), self._on_ledger)
-        jobs.placement[row] = ()
+        left, jobs.placement[row] = jobs.placement[row], ()
         jobs.protected_until[row] = 0
         jobs.stop_cause[row] = event.cause
         jobs.exit_code[row] = event.exit_code
@@ -222,6 +226,7 @@ class FleetState:
         else:
             self._end(row, _ENDS.get(event.cause, Phase.FAILED), event.at)
         self._changed(Change.JOB, row)
+        self._moved(left, event.at)
 
     def _slot_held(self, event: SlotHeld) -> None:
         row = self._row(event.job, Phase.QUEUED)
@@ -261,6 +266,11 @@ class FleetState:
         jobs.several.pop(jobs.spec[row].id, None)
         del jobs.live[row]
 
+    def _moved(self, placement: Placement, at: int) -> None:
+        """Count what draining nodes still offer after a run came to them or left."""
+        for node in leave(self.snapshot, placement, at):
+            self._changed(Change.NODE, node)
+
     def _release(self, row: int, sign: int = 1) -> None:
         nodes = self.snapshot.nodes
         for node, gpus in self.snapshot.jobs.placement[row]:
@@ -282,21 +292,13 @@ class FleetState:
             row = nodes.row[node.name] = len(nodes)
             nodes.node.append(node)
             nodes.free.append(0)
+            nodes.there.append(0)
         else:
-            old = nodes.node[row]
-            before = 0 if old.state is NodeState.DOWN else old.gpus * old.weight
+            before = nodes.there[row] * nodes.node[row].weight
             nodes.node[row] = node
-        taken = sum(
-            gpus
-            for job in snapshot.jobs.live
-            if snapshot.jobs.phase[job] in (Phase.PLACED, Phase.RUNNING)
-            for place, gpus in snapshot.jobs.placement[job]
-            if place == row
-        )
+        taken = held_on(snapshot, row, (Phase.PLACED, Phase.RUNNING))
         nodes.free[row] = node.gpus - taken if node.state is NodeState.UP else 0
-        after = 0 if node.state is NodeState.DOWN else node.gpus * node.weight
-        if after != before:
-            snapshot.capacity.add(event.at, after - before)
+        recount(snapshot, row, event.at, before)
         if row in nodes.fault and nodes.fault[row].cleared:
             del nodes.fault[row]
         self._changed(Change.NODE, row)

@@ -55,7 +55,7 @@ class Policy:
     taper: int = DAY
     floor: float = 0.7
     max_min_runtime: int = 8 * HOUR
-    margin: float = 0.1
+    margin: float = 0.2
     band: float = 0.1
     patience: int = 5 * MINUTE
     debug_patience: int = 20 * SECOND

@@ -46,10 +46,15 @@ class Node:
     cluster: str = ""
 
 
-def devices_by_model(nodes: Iterable[Node]) -> dict[str, int]:
-    """Return how many devices of each model some nodes have that are not down, in order of name."""
+def devices_by_model(nodes: Iterable[Node], there: Iterable[int]) -> dict[str, int]:
+    """Return how many devices of each model count as capacity, in order of name.
+
+    Args:
+        nodes: Nodes.
+        there: Devices of each that count.
+    """
     found: dict[str, int] = {}
-    for node in nodes:
-        if node.state is not NodeState.DOWN and node.gpus:
-            found[node.model] = found.get(node.model, 0) + node.gpus
+    for node, gpus in zip(nodes, there, strict=True):
+        if gpus:
+            found[node.model] = found.get(node.model, 0) + gpus
     return dict(sorted(found.items()))

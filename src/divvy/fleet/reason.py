@@ -28,7 +28,7 @@ class Reason(IntEnum):
     WAIT_PROTECTED = 24
     """What could be taken back is inside its minimum runtime."""
     WAIT_OVERSERVED = 25
-    """The account has had more than its share; nobody over-served more may be preempted for it."""
+    """The account has had its share; it takes nothing back and waits for what comes free."""
     WAIT_SLOT = 26
     """There is room, but a gang's dated slot or maintenance is due there before its protection would end."""
     WAIT_LIMIT = 27
@@ -64,7 +64,7 @@ TEXT: Final[dict[Reason, str]] = {
     Reason.WAIT_CAPACITY: "too few devices are free or may be taken back now",
     Reason.WAIT_SHAPE: "enough devices in all, but not in the shape the gang needs",
     Reason.WAIT_PROTECTED: "what could be taken back is still inside its minimum runtime",
-    Reason.WAIT_OVERSERVED: "its account has had more than its share, and nobody more over-served can yield",
+    Reason.WAIT_OVERSERVED: "its account has had its share, so it waits for what comes free",
     Reason.WAIT_SLOT: "what is free is kept for a gang or for maintenance before its protection would end",
     Reason.WAIT_LIMIT: "a limit of the account or author is reached",
     Reason.WAIT_MODEL: "no healthy node has the device model asked for",

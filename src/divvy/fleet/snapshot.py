@@ -17,7 +17,7 @@ from divvy.fleet.budget import Policy
 from divvy.fleet.decision import Placement
 from divvy.fleet.health import LostRun, NodeFault, Window
 from divvy.fleet.job import JobSpec, Phase, StopCause
-from divvy.fleet.node import Node, NodeState
+from divvy.fleet.node import Node
 from divvy.fleet.usage import ChargeHistory
 
 NEVER = -1
@@ -125,7 +125,7 @@ class JobTable:
 class NodeTable:
     """Columns over nodes."""
 
-    __slots__ = ("fault", "free", "node", "row", "window")
+    __slots__ = ("fault", "free", "node", "row", "there", "window")
 
     def __init__(self) -> None:
         self.row: dict[str, int] = {}
@@ -137,6 +137,9 @@ class NodeTable:
         self.free: list[int] = []
         """Devices neither running nor promised; 0 where the node takes no work. Devices of jobs that
         are being stopped count as free: the engine starts a successor only when they have left."""
+        self.there: list[int] = []
+        """Devices that count as capacity: all of a node that is up, of a draining one those that runs still
+        hold (nobody can be given the others), none of one that is down."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -191,8 +194,8 @@ class Snapshot:
         return self.epochs[-1].tree
 
     def healthy_gpus(self) -> int:
-        """Return the devices on nodes that are up or draining."""
-        return sum(node.gpus for node in self.nodes.node if node.state is not NodeState.DOWN)
+        """Return the devices that count as capacity; see `NodeTable.there`."""
+        return sum(self.nodes.there)
 
     def changes_since(self, version: int) -> list[tuple[Change, int]] | None:
         """Return the changes after a version, or None where the log no longer reaches back so far."""

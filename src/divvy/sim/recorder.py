@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from divvy.control.capacity import counted
 from divvy.fleet.account import AccountTree
 from divvy.fleet.budget import read_budget
 from divvy.fleet.decision import Plan, Preempt
@@ -43,7 +44,7 @@ class Entry(IntEnum):
 
 
 class Capacity(NamedTuple):
-    """The fleet from an instant on: devices on nodes that are not down."""
+    """The fleet from an instant on: the devices that count (`divvy.control.capacity`)."""
 
     at: int
     gpus: int
@@ -65,6 +66,7 @@ class Recorder:
         self._placed: dict[str, Placed] = {}
         self._by: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
+        self._draining: set[str] = set()
         self.log: list[tuple[Entry, int]] = []
         """In the order in which things were applied."""
         self.first_start = [OPEN] * len(workload)
@@ -153,6 +155,7 @@ class Recorder:
         self.by.append("")
         self.requeued.append(False)
         self.log.append((Entry.START, run))
+        self._count(run, event.at)
 
     def _reassigned(self, event: Reassigned) -> None:
         self._payer[self._index[event.job]] = event.account
@@ -174,6 +177,7 @@ class Recorder:
         if not event.requeue:
             self.over[row] = event.at
         self.log.append((Entry.STOP, run))
+        self._count(run, event.at)
 
     def _submitted(self, event: Submitted) -> None:
         row = self._index[event.spec.id]
@@ -187,14 +191,32 @@ class Recorder:
         self.over[self._index[event.job]] = event.at
 
     def _node(self, event: NodeChanged) -> None:
-        self._nodes[event.node.name] = event.node
+        node = event.node
+        self._nodes[node.name] = node
         self._moved = event.at
+        if node.state is NodeState.DRAINING:
+            self._draining.add(node.name)
+        else:
+            self._draining.discard(node.name)
+
+    def _count(self, run: int, at: int) -> None:
+        """Count the fleet anew if a run came to a draining node, or left one."""
+        if self._draining and any(name in self._draining for name, _ in self.placement[run]):
+            self._moved = at
+
+    def _held(self, name: str) -> int:
+        """Return the devices of a draining node that runs hold."""
+        if name not in self._draining:
+            return 0
+        placements = (self.placement[run] for run in self._current if run != OPEN)
+        return sum(gpus for placement in placements for place, gpus in placement if place == name)
 
     def _capacity(self) -> None:
-        there = [node for node in self._nodes.values() if node.state is not NodeState.DOWN]
-        present = tuple((node.name, node.gpus) for node in there)
-        rate = sum(node.gpus * node.weight for node in there)
-        models = tuple(devices_by_model(there).items())
-        self.capacity.append(Capacity(self._moved, sum(gpus for _, gpus in present), present, rate, models))
+        nodes = [node for node in self._nodes.values() if node.state is not NodeState.DOWN]
+        there = [counted(node, self._held(node.name)) for node in nodes]
+        present = tuple((node.name, gpus) for node, gpus in zip(nodes, there, strict=True))
+        rate = sum(gpus * node.weight for node, gpus in zip(nodes, there, strict=True))
+        models = tuple(devices_by_model(nodes, there).items())
+        self.capacity.append(Capacity(self._moved, sum(there), present, rate, models))
         self.log.append((Entry.CAPACITY, len(self.capacity) - 1))
         self._moved = OPEN

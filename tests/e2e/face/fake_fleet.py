@@ -28,7 +28,7 @@ REASONS = {
     "wait-behind": "other jobs of the same account go first",
     "wait-protected": "what could be taken back is still inside its minimum runtime",
     "wait-capacity": "too few devices are free or may be taken back now",
-    "wait-overserved": "its account has had more than its share, and nobody more over-served can yield",
+    "wait-overserved": "its account has had its share, so it waits for what comes free",
 }
 
 

@@ -13,6 +13,7 @@ from divvy.fleet.event import (
     Event,
     NodeChanged,
     Placed,
+    Started,
     Stopped,
     Stopping,
     Submitted,
@@ -21,7 +22,7 @@ from divvy.fleet.event import (
 from divvy.fleet.event import to_document as event_document
 from divvy.fleet.job import JobKind, JobSpec, Phase, StopCause
 from divvy.fleet.ledger import LedgerEntry
-from divvy.fleet.node import devices_by_model
+from divvy.fleet.node import NodeState, devices_by_model
 from divvy.fleet.snapshot import NEVER, Snapshot
 
 
@@ -144,13 +145,15 @@ def ledger_rows(entries: Sequence[LedgerEntry], snapshot: Snapshot, seq: int) ->
 
 
 def capacity_row(events: Sequence[Event], snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return the fleet's capacity if the events changed a node."""
-    times = [event.at for event in events if isinstance(event, NodeChanged)]
+    """Return the fleet's capacity if the events changed a node, or may have emptied one that drains."""
+    draining = any(node.state is NodeState.DRAINING for node in snapshot.nodes.node)
+    kinds = (NodeChanged, Started, Stopped) if draining else (NodeChanged,)
+    times = [event.at for event in events if isinstance(event, kinds)]
     if not times:
         return None
     return {
         "at": times[-1],
         "gpus": snapshot.healthy_gpus(),
         "rate": snapshot.capacity.rate,
-        "models": dump(devices_by_model(snapshot.nodes.node)),
+        "models": dump(devices_by_model(snapshot.nodes.node, snapshot.nodes.there)),
     }

@@ -13,6 +13,8 @@ One pass, in order:
 
 from __future__ import annotations
 
+from functools import partial
+
 from divvy.fleet.account import ROOT
 from divvy.fleet.decision import Decision, Plan, Preempt, Start, Wait
 from divvy.fleet.node import NodeState
@@ -26,7 +28,7 @@ from divvy.planners.jobs.holdings import NEVER, Account, Run
 from divvy.planners.jobs.index import JobIndex, run_of
 from divvy.planners.jobs.limits import Limits
 from divvy.planners.jobs.protection import Cap
-from divvy.planners.jobs.queue import Head, Rank
+from divvy.planners.jobs.queue import Head
 from divvy.planners.jobs.reclaim import LONG_WAIT, Reclaim
 from divvy.planners.jobs.slots import Slots
 from divvy.planners.jobs.standings import place, standings
@@ -179,11 +181,11 @@ class _Pass:
         heads = self.gate.heads(account)
         # A limit may let a job in that was not looked at; then nothing is known of the account.
         until, hopeless = NEVER, bool(heads) and not self.gate.barred
-        excluded: dict[tuple[Rank, str], int] = {}
+        excluded: dict[str, int] = {}
         for head in heads:
             if self._excludes(account, head, excluded):
                 self.slots.propose(account, head)
-            elif self._try(account, head):
+            elif self._try(account, head) or self._backfill(account, head):
                 return True
             else:
                 hopeless = False
@@ -194,15 +196,18 @@ class _Pass:
         self._tell(account)
         return False
 
-    def _excludes(self, account: Account, head: Head, excluded: dict[tuple[Rank, str], int]) -> bool:
-        """Return whether a job certainly fits nowhere; where a smaller one does not, no larger one does."""
-        kind, gpus = (head.rank, head.model), head.per_node or head.gpus
-        if gpus >= excluded.get(kind, NEVER):
+    def _excludes(self, account: Account, head: Head, excluded: dict[str, int]) -> bool:
+        """Return whether a job certainly fits nowhere.
+
+        Where a smaller one does not, no larger one does; where one that ranks ahead does not, none behind.
+        """
+        gpus = head.per_node or head.gpus
+        if gpus >= excluded.get(head.model, NEVER):
             return True
         if not self.reclaim.excludes(account, head):
             return False
         if not head.per_node and gpus <= self.index.loose.node_size(head.model):
-            excluded[kind] = gpus
+            excluded[head.model] = gpus
         return True
 
     def _tell(self, account: Account) -> None:
@@ -251,6 +256,20 @@ class _Pass:
             self._preempt(run, head.row, reason, victim_balance, balance)
         self._start(head, taken.placement, taken.reason, protected=taken.protected)
         return True
+
+    def _backfill(self, account: Account, head: Head) -> bool:
+        """Start a shorter job of a shape whose first one a slot or maintenance keeps from free devices."""
+        index, jobs = self.index, self.snapshot.jobs
+        for date in self.slots.dates(self.now + jobs.spec[head.row].min_runtime):
+            avoid = self.slots.avoid(-1, date)
+            for outside in index.zones.outside(head.clusters):
+                if index.free.find(head.gpus, head.per_node, head.model, avoid | outside) is None:
+                    continue
+                most = date - self.now
+                short = account.queue.shorter(head, most, jobs.spec, partial(self.gate.may, account))
+                if short is not None and self._try_free(short, avoid | outside):
+                    return True
+        return False
 
     def _try_free(self, head: Head, avoid: int) -> bool:
         """Start a job on free devices, or in place of unallocated runs, if it can."""

@@ -112,6 +112,11 @@ class Claims:
         """Return whether a row has had what it is owed, or the policy does not ask."""
         return self._policy.reclaim_from_owed or self._balances.of[row] >= 1.0
 
+    def is_owed(self, account: Account, mine: int) -> bool:
+        """Return whether an account and its side have had less than they are entitled to."""
+        balance = self._balances.of
+        return balance[account.row] < 1.0 and balance[mine] < 1.0
+
     def of(self, account: Account) -> Claim:
         """Return from whom an account may take at all, the entry charge of a job left out."""
         claim = self._claims.get(account.row)
@@ -157,6 +162,8 @@ class Claims:
         held, floors, balance = self._index.held, self._floors, self._balances.of
         if held[account.row] < floors[account.row]:
             return True
+        if balance[account.row] >= 1.0:
+            return False
         lineage = self._lineage
         if self._most is None:
             self._most = max((balance[row] for donor in self.donors for row in lineage[donor]), default=0.0)
@@ -176,6 +183,8 @@ class Claims:
                 return None
         over = self._balances.of[theirs]
         below = held[account.row] < floors[account.row] and held[mine] < floors[mine]
-        if not below and over <= self._balances.of[mine] + self._policy.margin:
+        if not below and (
+            not self.is_owed(account, mine) or over <= self._balances.of[mine] + self._policy.margin
+        ):
             return None
         return Side(donor, guards, room, over, mine)

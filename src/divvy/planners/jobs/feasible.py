@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from divvy.fleet.account import ROOT, AccountTree
 from divvy.fleet.job import Phase
-from divvy.fleet.node import NodeState
 from divvy.fleet.snapshot import Snapshot
 from divvy.planners.jobs.index import JobIndex
 
@@ -129,9 +128,9 @@ def shares_of(snapshot: Snapshot) -> list[float]:
     tree, jobs = snapshot.tree, snapshot.jobs
     nominal = [float(share) for share in tree.share]
     capacity: dict[str, int] = {}
-    for node in snapshot.nodes.node:
-        if node.state is not NodeState.DOWN and node.gpus:
-            capacity[node.model] = capacity.get(node.model, 0) + node.gpus * node.weight
+    for node, there in zip(snapshot.nodes.node, snapshot.nodes.there, strict=True):
+        if there:
+            capacity[node.model] = capacity.get(node.model, 0) + there * node.weight
     if len(capacity) < 2:
         return nominal
     wants: dict[int, set[str]] = {}

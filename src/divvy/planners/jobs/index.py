@@ -144,7 +144,7 @@ class JobIndex:
         self.free.set_node(row, node, 0)
         self.loose.set_node(row, node, 0)
         self._settle(node, row)
-        weight = 0 if node.state is NodeState.DOWN else node.gpus * node.weight
+        weight = snapshot.nodes.there[row] * node.weight
         self.capacity += weight - self._node_weight[row]
         self._node_weight[row] = weight
 
@@ -152,13 +152,13 @@ class JobIndex:
         self._unit, self._gpus_by_model, self.weight_by_model = {}, {}, {}
         weights = [node.weight for node in snapshot.nodes.node if node.state is NodeState.UP]
         self._lightest, self._heaviest = min(weights, default=1), max(weights, default=1)
-        for node in snapshot.nodes.node:
+        for node, there in zip(snapshot.nodes.node, snapshot.nodes.there, strict=True):
             if node.state is NodeState.UP:
                 self._unit[node.model] = min(node.weight, self._unit.get(node.model, node.weight))
                 self._gpus_by_model[node.model] = self._gpus_by_model.get(node.model, 0) + node.gpus
-            if node.state is not NodeState.DOWN and node.gpus:
+            if there:
                 before = self.weight_by_model.get(node.model, 0)
-                self.weight_by_model[node.model] = before + node.gpus * node.weight
+                self.weight_by_model[node.model] = before + there * node.weight
 
     # -- jobs -------------------------------------------------------------------------------------------
 

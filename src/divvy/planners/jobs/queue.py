@@ -7,7 +7,7 @@ first does not fit, none does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -45,7 +45,18 @@ class Head(NamedTuple):
 class AccountQueue:
     """The queue of one account; allocated and unallocated jobs have one each."""
 
-    __slots__ = ("_best", "_heads", "_members", "_models", "_shapes", "_usage", "count", "gpus", "version")
+    __slots__ = (
+        "_best",
+        "_heads",
+        "_least",
+        "_members",
+        "_models",
+        "_shapes",
+        "_usage",
+        "count",
+        "gpus",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -55,6 +66,8 @@ class AccountQueue:
         self._members: dict[int, _Shape] = {}
         self._shapes: dict[_Shape, dict[str, list[tuple[int, int]]]] = {}
         self._heads: list[Head] | None = []
+        self._least: dict[_Shape, int] = {}
+        """Shortest minimum runtime per shape, where somebody asked for it."""
         self._best: Rank | None = None
         self._usage: Mapping[str, float] = {}
         self._models: frozenset[str] | None = frozenset()
@@ -78,6 +91,8 @@ class AccountQueue:
         if authors is None:
             authors = self._shapes[shape] = {}
             self._best = self._models = None
+        if spec.min_runtime < self._least.get(shape, 0):
+            self._least[shape] = spec.min_runtime
         heap = authors.setdefault(spec.author, [])
         if not heap or (submitted, row) < heap[0]:
             self._heads = None
@@ -89,6 +104,8 @@ class AccountQueue:
         self.version += 1
         self.count -= 1
         self.gpus -= spec.gpus
+        if self._least.get(shape) == spec.min_runtime:
+            del self._least[shape]
         authors = self._shapes[shape]
         heap = authors[spec.author]
         if heap[0][1] == row:
@@ -152,6 +169,25 @@ class AccountQueue:
             if others:
                 found.append(self._first(shape, others, self._usage))
         return sorted(found)
+
+    def shorter(
+        self, head: Head, most: int, specs: Sequence[JobSpec], job_may: Callable[[int], bool]
+    ) -> Head | None:
+        """Return the first permitted job of a head's shape with a minimum runtime of ``most`` or less."""
+        shape = self._members[head.row]
+        authors = self._shapes[shape]
+        least = self._least.get(shape)
+        if least is None:
+            rows = (row for heap in authors.values() for _, row in heap if self._members.get(row) == shape)
+            least = self._least[shape] = min(specs[row].min_runtime for row in rows)
+        if least > most:
+            return None
+        found = {
+            name: self._may_start(shape, heap, lambda row: specs[row].min_runtime <= most and job_may(row))
+            for name, heap in authors.items()
+        }
+        found = {name: heap for name, heap in found.items() if heap}
+        return self._first(shape, found, self._usage) if found else None
 
     def _may_start(
         self, shape: _Shape, heap: list[tuple[int, int]], job_may: Callable[[int], bool]

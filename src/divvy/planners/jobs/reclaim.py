@@ -5,8 +5,9 @@ A run of another account may be preempted if all of this holds:
 - it is past its minimum runtime (interruptible);
 - its account, and its side where the two paths part, have had at least what they are entitled to (unless
   the policy says otherwise), and stay at or above their floor;
-- its side is more over-served than the requester's by the margin, the requester's entry charge included;
-  a requester below its floor needs no such comparison, up to its share of what is there now.
+- the requester, and its side, have had less than they are entitled to, and its side is less served than
+  the run's by the margin, the requester's entry charge included; a requester below its floor needs no such
+  comparison, up to its share of what is there now.
 """
 
 from __future__ import annotations
@@ -265,16 +266,21 @@ class Reclaim:
                 for row, other in self._index.accounts.items()
                 if other.gpus > other.interruptible_gpus and held[row] > floors[row] and self.has_enough(row)
             )
-        least = self._balances.of[account.row] + self._policy.margin
+        balance = self._balances.of[account.row]
         if self._index.held[account.row] < self._floors[account.row]:
             least = 0.0
+        elif balance < 1.0:
+            least = balance + self._policy.margin
+        else:
+            return 0  # it has had its share, and takes nothing back
         return self._guarded.at_least(least, account.row)
 
     # -- the rules --------------------------------------------------------------------------------------
 
     def _eligible(self, account: Account, side: Side, head: Head) -> bool:
         """Return whether a side may be taken from for this very job."""
-        if side.over > self._compared(side.mine, head) + self._policy.margin:
+        owed = self._claims.is_owed(account, side.mine)
+        if owed and side.over > self._compared(side.mine, head) + self._policy.margin:
             return True
         held, floors, index = self._index.held, self._floors, self._index
         if held[account.row] >= floors[account.row] or held[side.mine] >= floors[side.mine]:

@@ -76,6 +76,11 @@ class Slots:
                 nodes |= self._bits[holder]
         return nodes
 
+    def dates(self, ends: int) -> list[int]:
+        """Return the dates before ``ends`` by which protection must have ended somewhere, the last first."""
+        due = {slot.due for slot in self._held.values()} | set(self._windows.values())
+        return sorted((date for date in due if self._now < date < ends), reverse=True)
+
     def keeps(self, head: Head) -> bool:
         """Return whether a job would find free devices but for a slot or maintenance."""
         index = self._index
