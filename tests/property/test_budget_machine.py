@@ -213,7 +213,7 @@ class BudgetMachine(RuleBasedStateMachine):
         """After the victim leaves, its account and every account above hold their floor."""
         snapshot = self.state.snapshot
         jobs, nodes = snapshot.jobs, snapshot.nodes
-        capacity = sum(n.gpus * n.weight for n in nodes.node if n.state is not NodeState.DOWN)
+        capacity = sum(there * n.weight for n, there in zip(nodes.node, nodes.there, strict=True))
         held = sum(
             g * nodes.node[n].weight
             for r, placement in running.items()
