@@ -15,6 +15,7 @@ from divvy.cli.bench_transfers_crew import Contender, Crew, CrewError, Move, Mov
 
 MIB: Final = 1 << 20
 TURNS: Final = 9
+_WARM_TURNS: Final = 2
 _QUICK_TURNS: Final = 2
 
 
@@ -34,7 +35,7 @@ class Setting:
 
     @property
     def turns(self) -> int:
-        """Return how often each contender moves the bytes, after a turn that does not count."""
+        """Return how often each contender moves the bytes, after two turns that do not count."""
         return _QUICK_TURNS if self.quick else TURNS
 
     @contextlib.contextmanager
@@ -52,14 +53,14 @@ Results = dict[str, list[list[Moved]]]
 def in_turns(
     setting: Setting, running: Mapping[str, Crew], moves: Sequence[Move], lacking: dict[str, str], what: str
 ) -> Results:
-    """Return what each contender made of the same moves, turn by turn; the first turn does not count.
+    """Return what each contender made of the same moves, turn by turn; the first two do not count.
 
     A contender that fails is left out from then on, and `lacking` says why. Who begins changes from turn to
     turn.
     """
     out: Results = {label: [] for label in running}
-    for turn in range(setting.turns + 1):
-        setting.announce(f"{what}, turn {turn} of {setting.turns}")
+    for turn in range(setting.turns + _WARM_TURNS):
+        setting.announce(f"{what}, turn {turn + 1} of {setting.turns + _WARM_TURNS}")
         order = [label for label in running if label not in lacking]
         for label in order[turn % len(order) :] + order[: turn % len(order)] if order else []:
             try:
@@ -67,7 +68,7 @@ def in_turns(
             except CrewError as error:
                 lacking[label] = str(error)
                 continue
-            if turn:
+            if turn >= _WARM_TURNS:
                 out[label].append(moved)
     return {label: found for label, found in out.items() if found and label not in lacking}
 

@@ -42,7 +42,7 @@ class Fake:
         return [Moved(1.0, 1.0 + self.seconds, None, None) for _ in moves]
 
 
-def test_the_first_turn_does_not_count_and_a_failure_is_told() -> None:
+def test_the_first_turns_do_not_count_and_a_failure_is_told() -> None:
     setting = Setting(quick=True, announce=lambda _: None)
     lacking: dict[str, str] = {}
     crews = {"a": Fake(0.5), "b": Fake(0.25), "c": Fake(1.0, fails_on=2)}
