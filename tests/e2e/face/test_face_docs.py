@@ -22,6 +22,7 @@ OURS = (
     "status",
     "page",
     "publish",
+    "doctor",
     "drain",
     "token",
     "budget",

@@ -22,6 +22,7 @@ from divvy.service.schemas.budgets import (
 from divvy.service.schemas.fleet import DeviceView, Health, NodeView, Status, Totals
 from divvy.service.schemas.insight import (
     Claims,
+    Doctor,
     Me,
     Policies,
     Shown,
@@ -71,6 +72,7 @@ __all__ = [
     "DecisionView",
     "Decisions",
     "DeviceView",
+    "Doctor",
     "Drain",
     "Explanation",
     "FaultView",

@@ -125,3 +125,23 @@ class Claims(Shape):
 
     schema_: Literal["divvy.claims/1"] = Field("divvy.claims/1", alias="schema")
     claims: list[ClaimView]
+
+
+class CheckView(Shape):
+    """One look at a machine."""
+
+    name: str
+    state: Literal["ok", "warn", "missing", "fail", "unknown"] = Field(
+        description="missing: optional and not there; fail: needed, and not there or broken."
+    )
+    found: str
+    needed_for: str
+    fix: str = Field(description="What to do; empty where nothing.")
+
+
+class Doctor(Shape):
+    """`divvy doctor`."""
+
+    schema_: Literal["divvy.doctor/1"] = Field("divvy.doctor/1", alias="schema")
+    ready: bool = Field(description="Whether nothing that `divvy up` needs is missing.")
+    checks: list[CheckView]

@@ -27,6 +27,7 @@ _ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     schemas.Claims,
     schemas.Decision,
     schemas.Decisions,
+    schemas.Doctor,
     schemas.Drain,
     schemas.Explanation,
     schemas.Health,

@@ -1,0 +1,1 @@
+"""What a machine has and lacks for each part of Divvy: looked at, never changed."""
