@@ -11,8 +11,8 @@ from typing import Final
 
 from divvy.cli.bench_kept import Kept
 from divvy.cli.bench_row import Row
-from divvy.cli.bench_serving_contenders import BALANCERS
-from divvy.cli.bench_serving_rates import BEST, EQUAL, Rates, measure, rate_rows, zero_row
+from divvy.cli.bench_serving_contenders import BALANCERS, RAYS
+from divvy.cli.bench_serving_rates import BEST, EQUAL, Rates, leave_out, measure, rate_rows, zero_row
 from divvy.cli.bench_serving_search import Effort, Trials
 from divvy.cli.bench_serving_stage import CASES, Stage
 from divvy.cli.chatter import libraries_quiet
@@ -59,8 +59,10 @@ def rows(
             for part, layout in (("rates", BEST), ("equal", EQUAL)):
                 if part not in wanted:
                     continue
-                go = partial(measure, stage, BALANCERS, trials, equal=layout == EQUAL, announce=announce)
-                found[case.name, layout] = go()
+                go = partial(measure, stage, trials=trials, equal=layout == EQUAL, announce=announce)
+                # Ray's processes are never quite idle: each of its contenders has the machine to itself.
+                alone = [one for ray in RAYS for one in (leave_out(ray, effort) if quick else go([ray]))]
+                found[case.name, layout] = [*go(BALANCERS), *alone]
                 yield from rate_rows(case.name, layout, found[case.name, layout], _how(stage, effort))
     if found:
         yield zero_row(found)

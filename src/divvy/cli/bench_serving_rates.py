@@ -14,7 +14,7 @@ from typing import Final
 from divvy.adapters.lab.lab import Lab
 from divvy.cli.bench_row import Row, figure
 from divvy.cli.bench_serving_contenders import DEFAULT, OURS, TUNED, Contender, Place
-from divvy.cli.bench_serving_search import Fire, Trials, sender
+from divvy.cli.bench_serving_search import Effort, Fire, Trials
 from divvy.cli.bench_serving_stage import FIRST_SEED, Deployed, Stage
 from divvy.cli.lab_slices import make_specs
 from divvy.errors import DivvyError
@@ -81,13 +81,13 @@ def measure(
             running = lab.start(make_specs(sku, deployed.layouts, profile, largest=largest))
             place = Place(stage, deployed, running, Path(home) / str(number))
             try:
-                url = stack.enter_context(contender.serving(place))
+                fire = stack.enter_context(contender.serving(place))
             except DivvyError as error:
                 lab.close()
                 nothing = (None,) * trials.effort.seeds
                 found[contender.name] = Rates(contender, deployed.text, 0.0, nothing, str(error))
                 continue
-            ready.append((contender, deployed, sender(url, running)))
+            ready.append((contender, deployed, fire))
         found |= _searched(stage, ready, trials, announce)
     return [found[contender.name] for contender in contenders]
 
@@ -121,6 +121,12 @@ def _searched(
         contender.name: Rates(contender, deployed.text, deployed.expected_qps, tuple(by_seed[contender.name]))
         for contender, deployed, _ in ready
     }
+
+
+def leave_out(contender: Contender, effort: Effort) -> list[Rates]:
+    """Return the row of a contender that a quick run has no time for."""
+    nothing = (None,) * effort.seeds
+    return [Rates(contender, "-", 0.0, nothing, "not in a quick run: it takes half a minute to come up")]
 
 
 def rate_rows(case: str, layout: str, found: Sequence[Rates], how: str) -> Iterator[Row]:

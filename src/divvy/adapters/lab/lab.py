@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+from divvy.adapters.lab import triton
 from divvy.adapters.lab.quota import Quotas
-from divvy.adapters.lab.spec import CPU, SliceSpec, check_names
+from divvy.adapters.lab.spec import CPU, SLEEP, TRITON, SliceSpec, check_names
 from divvy.errors import EngineError
 
 _START_SECONDS: Final = 30.0
@@ -83,7 +84,7 @@ class Lab:
         if any(spec.work == CPU for spec in specs) and self._quotas is None:
             self._quotas = Quotas()
         wanted = list(ports) or [0] * len(specs)
-        alone = apart or any(spec.work == CPU for spec in specs)
+        alone = apart or any(spec.work != SLEEP for spec in specs)
         groups = (
             [[pair] for pair in zip(specs, wanted, strict=True)]
             if alone
@@ -96,34 +97,52 @@ class Lab:
         return tuple(started)
 
     def _start(self, group: Sequence[tuple[SliceSpec, int]]) -> list[Running]:
+        if group[0][0].work == TRITON:
+            return [self._start_triton(*group[0])]
         ears = [_listen(port) for _, port in group]
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "divvy.adapters.lab.process"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pass_fds=[ear.fileno() for ear in ears],
-            )
-            self._processes[process.pid] = process
             rows = [
                 {"spec": spec.to_json(), "descriptor": ear.fileno()}
                 for (spec, _), ear in zip(group, ears, strict=True)
             ]
-            assert process.stdin is not None  # noqa: S101 - it is a pipe
-            process.stdin.write(json.dumps(rows).encode() + b"\n")
-            process.stdin.flush()
-            self._await(process)
+            command = [sys.executable, "-m", "divvy.adapters.lab.process"]
+            process = self._run(command, json.dumps(rows).encode() + b"\n", [ear.fileno() for ear in ears])
             found = []
             for (spec, _), ear in zip(group, ears, strict=True):
                 if spec.work == CPU and self._quotas is not None:
                     self._quotas.hold(process.pid, spec.name, spec.quota)
-                running = Running(spec, f"http://127.0.0.1:{ear.getsockname()[1]}", process.pid)
-                self._slices[spec.name] = running
-                found.append(running)
+                found.append(self._note(spec, ear.getsockname()[1], process.pid))
             return found
         finally:
             for ear in ears:
                 ear.close()
+
+    def _start_triton(self, spec: SliceSpec, port: int) -> Running:
+        python = triton.find_python()
+        ear = _listen(port)
+        port = ear.getsockname()[1]
+        ear.close()  # Triton opens its ports itself
+        process = self._run(triton.command(python), triton.order(spec, port))
+        return self._note(spec, port, process.pid)
+
+    def _note(self, spec: SliceSpec, port: int, pid: int) -> Running:
+        running = Running(spec, f"http://127.0.0.1:{port}", pid)
+        self._slices[spec.name] = running
+        return running
+
+    def _run(
+        self, command: Sequence[str], order: bytes, descriptors: Sequence[int] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start a process, give it its order, and wait until it serves."""
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=descriptors
+        )
+        self._processes[process.pid] = process
+        assert process.stdin is not None  # noqa: S101 - it is a pipe
+        process.stdin.write(order)
+        process.stdin.flush()
+        self._await(process)
+        return process
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until a process says that it serves.
@@ -133,7 +152,7 @@ class Lab:
         """
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         ready, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
-        if not ready or not process.stdout.readline():
+        if not ready or process.stdout.readline().strip() != b"calibrated":
             code = self._end(process)
             raise EngineError.one("lab-start", f"a slice server did not come up (exit code {code})")
 
