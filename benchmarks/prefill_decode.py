@@ -51,7 +51,7 @@ QUIET: Final = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "VLLM_HOST_IP": "127.0.0.1",
     "VLLM_TARGET_DEVICE": "cpu", "UCX_TLS": "tcp",
 }  # fmt: skip
-#: Words of a tokenizer with one token per word, so that prompts have the length that is asked for.
+#: Makes a tokenizer with one token per word; prompts are sent as tokens.
 TOKENIZER: Final = """
 import json, sys
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -121,7 +121,7 @@ def ask(address: str, port: int, body: Mapping[str, Any]) -> Iterator[bytes]:
         line.close()
 
 
-def first_token(fabric: Fabric, decode: int, prompt: str, port: int) -> tuple[float, float]:
+def first_token(fabric: Fabric, decode: int, prompt: list[int], port: int) -> tuple[float, float]:
     """Return seconds from the request to the first token, and those of the prefill in it."""
     base = {"model": "tiny", "prompt": prompt, "temperature": 0, "ignore_eos": True}
     away = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None,
@@ -141,9 +141,9 @@ def first_token(fabric: Fabric, decode: int, prompt: str, port: int) -> tuple[fl
     return ended - begin, prefilled - begin
 
 
-def prompt(number: int) -> str:
-    """Return a prompt that no other begins like."""
-    return " ".join(f"w{3 + (number * 7919 + i * 31) % 2045}" for i in range(TOKENS))
+def prompt(number: int) -> list[int]:
+    """Return the tokens of a prompt that no other begins like."""
+    return [3 + (number * 7919 + i * 31) % 2045 for i in range(TOKENS)]
 
 
 def measure(state: Path) -> None:

@@ -1,7 +1,8 @@
-"""Draw the pictures of docs/reference/transfer-figures.md: the benchmark's bars, and a transfer that heals.
+"""Write the tables and draw the pictures of docs/reference/transfer-figures.md.
 
     divvy bench transfers --json > transfers.json
-    python benchmarks/transfer_pictures.py --figures transfers.json --out docs/images
+    python benchmarks/transfer_pictures.py --figures transfers.json --out docs/images \
+        --page docs/reference/transfer-figures.md
 
 The healed transfer is run here and now, as root: the bytes on each rail come from the counters of the
 interfaces, read all the while.
@@ -28,6 +29,11 @@ from divvy.cli.bench_transfers_crew import Crew, Move
 
 MIB: Final = 1 << 20
 OWN, OTHER, FAST, SLOW = "#2e7d32", "#90a4ae", "#1565c0", "#ef6c00"
+MARKS: Final = ("<!-- figures -->", "<!-- end of figures -->")
+HEAD: Final = (
+    "| contender | measure | value | unit | least to most | target | met | n | note |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
 BARS: Final = (
     ("two rails, 4 + 1 Gbit", "rate", "GB/s, more is better", 0.625, "sum of the rails"),
     ("12 transfers, 4 hosts, 400 + 100 Mbit", "makespan over bound", "less is better", 1.0, "bound"),
@@ -55,12 +61,41 @@ def bars(rows: list[dict[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
+def tables(report: dict[str, Any], page: Path) -> None:
+    """Put the rows of a report into a page, between its marks: one table per case."""
+    lines = [f"Measured on: {report['machine']}.", ""]
+    case = ""
+    for row in report["rows"]:
+        if row["case"] != case:
+            case = row["case"]
+            lines += ["", f"### {case[0].upper()}{case[1:]}", "", *HEAD]
+        met = {True: "yes", False: "**no**", None: ""}[row["met"]]
+        cells = [row["contender"], row["measure"], number(row["value"]), row["unit"], span(row["interval"])]
+        cells += [number(row["target"]) if row["target"] is not None else "", met, str(row["n"]), row["note"]]
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    body = "\n".join(lines).replace("\n\n\n", "\n\n")
+    page.write_text(f"{before}{MARKS[0]}\n{body}\n{MARKS[1]}{after}", encoding="utf-8")
+
+
+def number(value: float | None) -> str:
+    """Return a figure as the tables show it."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def span(interval: list[float] | None) -> str:
+    """Return least and most."""
+    return "" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
+
+
 def healed(path: Path) -> None:
     """Move 96 MiB over two rails, cut the fast one on the way, join it again, and draw what each carried."""
     samples: list[tuple[float, int, int]] = []
     events: list[tuple[float, str]] = []
     stop = threading.Event()
-    contender = who.DIVVY_NIXL if who.has(who.DIVVY_NIXL) else who.DIVVY_TCP
+    contender = who.DIVVY_TCP
     with RailsLab.up(read_fabric("heal", 2, 2, "400mbit,100mbit")) as lab:
 
         def watch() -> None:
@@ -127,10 +162,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figures", type=Path, help="what divvy bench transfers --json printed")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--page", type=Path, help="put the rows of --figures into this page")
     options = parser.parse_args()
     plt.rcParams["svg.hashsalt"] = "divvy"
     if options.figures:
-        bars(json.loads(options.figures.read_text())["rows"], options.out / "transfers-bench.svg")
+        report = json.loads(options.figures.read_text())
+        bars(report["rows"], options.out / "transfers-bench.svg")
+        if options.page:
+            tables(report, options.page)
     healed(options.out / "transfers-healed.svg")
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from divvy.adapters.rails import lab
 from divvy.adapters.rails.fabric import Fabric, read_fabric
 from divvy.adapters.rails.lab import RailsLab
 from divvy.cli.bench_row import Row, figure, median
@@ -17,6 +22,8 @@ MIB: Final = 1 << 20
 TURNS: Final = 9
 _WARM_TURNS: Final = 2
 _QUICK_TURNS: Final = 2
+_PIDS: Final = 100_000
+_OURS: Final = re.compile(r"b(\d{5})\d\d", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -40,11 +47,31 @@ class Setting:
 
     @contextlib.contextmanager
     def lab(self, rates: str, hosts: int, rails: int = 2) -> Iterator[RailsLab]:
-        """Build a lab for a part."""
-        name = f"b{os.getpid() % 100_000:05d}{len(self.names):02d}"
+        """Build a lab for a part; it is removed when the benchmark is ended by a signal, too."""
+        _sweep()
+        name = f"b{os.getpid() % _PIDS:05d}{len(self.names):02d}"
         self.names.append(name)
-        with RailsLab.up(read_fabric(name, hosts, rails, rates)) as stands:
+        with _ending(), RailsLab.up(read_fabric(name, hosts, rails, rates)) as stands:
             yield stands
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that what it built is removed."""
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _sweep() -> None:
+    """Remove the labs of benchmarks that were killed."""
+    alive = {int(path.name) % _PIDS for path in Path("/proc").glob("[0-9]*")}
+    for name in lab.standing():
+        match = _OURS.fullmatch(name)
+        if match is not None and int(match.group(1)) not in alive:
+            lab.remove(name)
 
 
 Results = dict[str, list[list[Moved]]]
