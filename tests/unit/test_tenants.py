@@ -10,7 +10,7 @@ from divvy.fleet.event import NodeChanged, Submitted
 from divvy.fleet.job import JobSpec, Phase
 from divvy.fleet.mig.skus import find_sku
 from divvy.fleet.node import Node
-from divvy.fleet.tenant import Service, Tenants
+from divvy.fleet.tenant import Service, Tenants, share_out
 from divvy.fleet.tenant_file import read_tenants
 from divvy.perf.fitted import fitted_profile
 from divvy.perf.traffic import lognormal
@@ -72,6 +72,14 @@ def test_a_service_is_funded_up_to_its_share_and_lent_the_rest(state):
     row = state.snapshot.tree.leaf("serve")
     assert state.snapshot.usage[row].rate == 2 * 312
     assert state.snapshot.unallocated[row].rate == 3 * 312
+
+
+def test_services_of_one_account_are_short_together():
+    assert share_out([4, 4], [1, 1], 8) == [4, 4]
+    assert share_out([4, 4], [1, 1], 5) == [3, 2]
+    assert share_out([6, 2, 0], [1, 1, 1], 4) == [3, 1, 0]
+    assert share_out([2, 2], [3, 1], 5) == [1, 2]
+    assert share_out([], [], 5) == []
 
 
 def test_what_was_lent_comes_back_at_once_and_what_is_funded_stays(state):

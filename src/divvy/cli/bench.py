@@ -39,6 +39,7 @@ BENCHMARKS: Final = {
     "serving": ("divvy.cli.bench_serving", "live servers behind Divvy, HAProxy, nginx and Ray Serve"),
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
     "transfers": ("divvy.cli.bench_transfers", "live transfers over unequal rails, beside NIXL and Mooncake"),
+    "scenario": ("divvy.cli.bench_scenario", "one plan of a whole fleet beside three tools apart"),
     "claims": ("divvy.cli.bench_claims", "every published claim beside what was measured here"),
 }
 

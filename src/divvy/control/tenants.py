@@ -8,31 +8,31 @@ contract and taken back by it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import floor
 
 from divvy.fleet.event import Event, Stopping, Submitted, Withdrawn
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.node import NodeState
 from divvy.fleet.snapshot import Snapshot
-from divvy.fleet.tenant import Service, Tenants, lease
+from divvy.fleet.tenant import Service, Tenants, lease, share_out
 
 
 def funded(snapshot: Snapshot, tenants: Tenants, wanted: Mapping[str, int]) -> dict[str, int]:
     """Return how many GPUs each service may hold allocated: up to its account's share of the fleet.
 
-    The services of one account share it in the order in which they were declared.
+    The services of one account share it by `share_out`.
     """
-    tree = snapshot.tree
-    rates = [node.gpus * node.weight for node in snapshot.nodes.node if node.state is not NodeState.DOWN]
-    left: dict[str, float] = {}
+    tree, nodes = snapshot.tree, snapshot.nodes.node
+    total = sum(node.gpus * node.weight for node in nodes if node.state is not NodeState.DOWN)
     answer: dict[str, int] = {}
-    for service in tenants.services:
-        share = float(tree.share[tree.leaf(service.account)])
-        weights = [node.weight for node in snapshot.nodes.node if service.model in ("", node.model)]
-        weight = max(weights, default=1)
-        room = left.setdefault(service.account, share * sum(rates))
-        answer[service.name] = min(wanted.get(service.name, 0), floor(room / weight + 1e-9))
-        left[service.account] = room - answer[service.name] * weight
+    for account in dict.fromkeys(service.account for service in tenants.services):
+        mine = [service for service in tenants.services if service.account == account]
+        weights = [
+            max((node.weight for node in nodes if service.model in ("", node.model)), default=1)
+            for service in mine
+        ]
+        room = float(tree.share[tree.leaf(account)]) * total
+        given = share_out([wanted.get(service.name, 0) for service in mine], weights, room)
+        answer |= {service.name: count for service, count in zip(mine, given, strict=True)}
     return answer
 
 

@@ -7,6 +7,7 @@ The planner of jobs needs no word for services, and a service competes with a ga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,3 +110,28 @@ def lease(service: Service, number: int, *, allocated: bool) -> JobSpec:
         model=service.model,
         name=service.mark,
     )
+
+
+def share_out(wanted: Sequence[int], weights: Sequence[float], room: float) -> list[int]:
+    """Return how many GPUs each of some services is paid for out of one account's room.
+
+    One GPU at a time goes to the service that has the least part of what it wants, so that two that need each
+    other, such as prefill and decode, are short together; of equal ones to the first.
+
+    Args:
+        wanted: GPUs by service.
+        weights: Charge rate of a GPU by service.
+        room: Charge rate that the account may hold.
+    """
+    given = [0] * len(wanted)
+    open_ones = [place for place, count in enumerate(wanted) if count]
+    while open_ones:
+        place = min(open_ones, key=lambda one: (given[one] / wanted[one], one))
+        if weights[place] > room + 1e-9:
+            open_ones.remove(place)
+            continue
+        room -= weights[place]
+        given[place] += 1
+        if given[place] == wanted[place]:
+            open_ones.remove(place)
+    return given

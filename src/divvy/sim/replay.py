@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,9 @@ from divvy.control.loop import Loop
 from divvy.control.state import FleetState
 from divvy.errors import EngineError
 from divvy.fleet.budget import Budget
+from divvy.fleet.event import Event
 from divvy.fleet.ledger import LedgerEntry
+from divvy.fleet.snapshot import Snapshot
 from divvy.planners.base import JobPlanner
 from divvy.sim.accounts import on_clock
 from divvy.sim.contracts import Workload
@@ -32,6 +34,32 @@ class Observer(Protocol):
 
     def __call__(self, now: int, state: FleetState, record: Recorder, workload: Workload) -> None:
         """Take the end of an instant (ms)."""
+
+
+class Asker(Protocol):
+    """Asks for more than a workload submits, such as ends that its jobs do not know of themselves."""
+
+    def next_at(self) -> int | None:
+        """Return when it asks next, ms; None for never again."""
+
+    def poll(self, now: int, snapshot: Snapshot) -> Iterable[Event]:
+        """Return what it asks for up to now."""
+
+
+class _Joined:
+    """The intake of a workload, and an asker beside it."""
+
+    def __init__(self, intake: TraceIntake, asker: Asker, clock: VirtualClock, snapshot: Snapshot) -> None:
+        self._intake, self._asker, self._clock, self._snapshot = intake, asker, clock, snapshot
+        self.workload = intake.workload
+
+    def next_at(self) -> int | None:
+        """Return when either has something."""
+        return _earliest(self._intake.next_at(), self._asker.next_at())
+
+    def poll(self) -> Iterable[Event]:
+        """Return what both have; the asker sees the state before the workload's submissions."""
+        return [*self._asker.poll(self._clock.time, self._snapshot), *self._intake.poll()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +94,7 @@ def replay(
     on_progress: Callable[[int, int], None] | None = None,
     workload: Workload | None = None,
     observe: Observer | None = None,
+    asker: Asker | None = None,
 ) -> Replay:
     """Run a scenario under a planner, from its first submission until nothing more can happen.
 
@@ -76,6 +105,7 @@ def replay(
         on_progress: Told now and then how many jobs of how many are over.
         workload: What `Scenario.workload` gave for this seed, where somebody has it already.
         observe: Told the time, the state, the record and the workload after every instant; only looks.
+        asker: Asks for more than the workload submits.
 
     Raises:
         EngineError: If the planner keeps changing its mind at one instant.
@@ -84,10 +114,11 @@ def replay(
         workload = scenario.workload(seed)
     clock = VirtualClock()
     engine = SimulatedEngine(clock, workload, scenario.capacity(), scenario.pace)
-    intake = TraceIntake(clock, workload, scenario.trace.incidents)
     record = Recorder(workload, engine)
     ledger: list[LedgerEntry] = []
     state = FleetState(on_clock(scenario.budget, scenario.trace.begin), ledger.append)
+    submissions = TraceIntake(clock, workload, scenario.trace.incidents)
+    intake = submissions if asker is None else _Joined(submissions, asker, clock, state.snapshot)
     loop = Loop(state, planner, clock, engine, intake, record, seed=seed, explain=False)
     with _collector_paused():
         seen = None if observe is None else partial(observe, state=state, record=record, workload=workload)
@@ -117,7 +148,7 @@ def _drive(
     loop: Loop,
     clock: VirtualClock,
     engine: SimulatedEngine,
-    intake: TraceIntake,
+    intake: TraceIntake | _Joined,
     scenario: Scenario,
     on_progress: Callable[[int, int], None] | None,
     seen: Callable[[int], None] | None = None,

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from divvy.planners.slices.base import Choice, Request
-from divvy.planners.slices.bound import upper_bound
 from divvy.planners.slices.capacity import BLOCKS, Block, Curve
 from divvy.planners.slices.registry import find_planner
 from divvy.sim.queries.judge import ReplayJudge
@@ -15,8 +14,6 @@ from divvy.sim.queries.study import make_study, plan_and_prove
 
 SEEDS: Final = 2
 QUERIES: Final = 6_000
-#: A finite stream may hold less work than its distribution.
-_SLACK: Final = 1.1
 
 
 def measure_curve(
@@ -74,6 +71,11 @@ class Rater:
         if self._judge is None:
             self._judge = ReplayJudge(request, QUERIES)
         gpus = -(-sum(slices) // request.sku.compute_slices)
-        bound = upper_bound(replace(request, gpus=gpus)).rate_qps
         choice = Choice(tuple(slices), self.curve.dispatcher(gpus))
-        return self._judge.rate(choice, tuple(range(SEEDS)), 0.0, bound * _SLACK)
+        return self._judge.rate(choice, tuple(range(SEEDS)), 0.0, sum(map(self._most, slices)))
+
+    def _most(self, size: int) -> float:
+        """Return a rate that one slice does not reach: as if all queries were of its quickest batch."""
+        request = self.curve.request
+        times = [request.time_us(size, batch) for batch in request.batches.batches]
+        return 1e6 / min((time for time in times if time > 0), default=1_000_000)
