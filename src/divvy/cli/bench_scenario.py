@@ -13,9 +13,9 @@ from divvy.sim.whole.compare import ONE, compare
 
 Announce = Callable[[str], None]
 
-#: Rates are such that services need about a fifth of the fleet at their peak by the own planner's layouts. The models of the two pools of
-#: the pairing stand in for a language model: their profile is measured, the bytes of a cache are those of
-#: 4,096 tokens of an 8-billion-parameter model with grouped heads (128 KiB per token).
+#: Rates are such that services need about a fifth of the fleet at their peak by the own planner's layouts.
+#: The models of the two pools of the pairing stand in for a language model: their profile is measured, the
+#: bytes of a cache are those of 4,096 tokens of an 8-billion-parameter model (128 KiB per token).
 _SERVICES: Final = """
 [[services]]
 name = "images"
