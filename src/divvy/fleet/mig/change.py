@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from divvy.errors import InputError
@@ -69,8 +70,11 @@ class Change:
         return tuple(step for step in self.steps if step.state == PENDING)
 
 
+@lru_cache(maxsize=8_192)  # plans of a fleet compare the same few layouts again and again
 def align(sku: Sku, now: Layout, wanted: Layout) -> Layout:
     """Return a layout with the wanted slices that keeps as many of the present ones in place as can be."""
+    if now == wanted:
+        return wanted
     target = dict(multiset(wanted))
     common = [placement for placement in now if placement.profile in target]
     same = sum(sku.profile(placement.profile).gpcs for placement in now if placement in wanted)

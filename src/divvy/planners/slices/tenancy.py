@@ -76,13 +76,15 @@ def lay_out(
         )
     serves = rated(slices_of(sku, tuple(kept)))
     better = max(curve.rate(len(leases)), rated(slices_of(sku, wanted)))
-    only_fresh, _ = plan_change(sku, now, kept)
-    whole, aligned = plan_change(sku, now, wanted)
-    lost = max(whole.lost_gpc_seconds - only_fresh.lost_gpc_seconds, 0.0)
     gpcs = sku.compute_slices * len(leases)
-    verdict = _verdict(serves, better, demand_qps, lost, gpcs, seconds_since_last)
-    if verdict.change and lost > 0:
-        return _laid(curve, leases, now, aligned, dispatcher, better, verdict.text)
+    verdict = _verdict(serves, better, demand_qps, 0.0, gpcs, seconds_since_last)
+    if verdict.change:
+        only_fresh, _ = plan_change(sku, now, kept)
+        whole, aligned = plan_change(sku, now, wanted)
+        lost = max(whole.lost_gpc_seconds - only_fresh.lost_gpc_seconds, 0.0)
+        verdict = _verdict(serves, better, demand_qps, lost, gpcs, seconds_since_last)
+        if verdict.change and lost > 0:
+            return _laid(curve, leases, now, aligned, dispatcher, better, verdict.text)
     text = f"kept: {verdict.text}" if not fresh else f"only the new GPUs are cut: {verdict.text}"
     return _laid(curve, leases, now, tuple(kept), dispatcher, serves, text)
 
