@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -11,7 +11,7 @@ from divvy.cli.slice_inputs import DEFAULT_BATCH, load_batches, make_request
 from divvy.fleet.mig.profile import Layout
 from divvy.fleet.mig.skus import find_sku
 from divvy.perf.fitted import fitted_profile
-from divvy.perf.latency import INFEASIBLE, LatencyProfile
+from divvy.perf.latency import slowed
 from divvy.planners.slices.base import Choice, Request, SlicePlan
 from divvy.planners.slices.registry import find_planner
 from divvy.sim.queries.strict import ROUND_ROBIN, StrictJudge
@@ -46,15 +46,6 @@ class Case:
 
 #: bert and densenet201 are slow enough for this machine as they are; resnet50 is slowed down.
 CASES: Final = (Case("bert", 2, 1.0), Case("densenet201", 2, 1.0), Case("resnet50", 2, 3.0))
-
-
-def slowed(profile: LatencyProfile, scale: float) -> LatencyProfile:
-    """Return a profile with all times multiplied."""
-    cells = tuple(
-        cell if cell.latency_us == INFEASIBLE else replace(cell, latency_us=round(cell.latency_us * scale))
-        for cell in profile.cells
-    )
-    return LatencyProfile(profile.model, cells, f"{profile.source} x {scale:g}")
 
 
 @dataclass(frozen=True, slots=True)

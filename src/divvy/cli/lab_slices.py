@@ -12,6 +12,7 @@ from typing import Any, Final
 from divvy.adapters.lab.lab import Lab, Running
 from divvy.adapters.lab.spec import CPU, WORKS, SliceSpec, slice_name, times_of
 from divvy.adapters.waiting import Waiter
+from divvy.cli.lab_backends import Written, write_for_lab
 from divvy.cli.lab_layout import read_layout
 from divvy.cli.render import Column, Output, Span, number
 from divvy.cli.slice_inputs import load_profile
@@ -118,7 +119,9 @@ def lab_document(setting: Setting, running: tuple[Running, ...]) -> dict[str, An
     }
 
 
-def run_lab(setting: Setting, *, apart: bool, port: int, seconds: float, output: Output) -> None:
+def run_lab(
+    setting: Setting, port: int, seconds: float, written: Written, output: Output, *, apart: bool
+) -> None:
     """Start the servers, say where they are, and wait for the end.
 
     Raises:
@@ -135,6 +138,7 @@ def run_lab(setting: Setting, *, apart: bool, port: int, seconds: float, output:
         with Lab() as lab:
             ports = [port + i for i in range(len(specs))] if port else []
             running = lab.start(specs, apart=apart, ports=ports)
+            write_for_lab(written, running, setting.profile, profile, setting.scale, setting.largest)
             _tell(output, setting, running)
             sys.stdout.flush()
             waiter.rest(seconds or _FOREVER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 #: A cell is a microsecond count; this stands for "does not fit in memory, or was not run".
@@ -131,6 +131,15 @@ class LatencyProfile:
     def utilisation(self, gpcs: int, batch: int, processes: int = 1) -> float | None:
         """Return how busy the slice was at a measured batch, or None where nothing says."""
         return self._use.get((gpcs, processes, batch))
+
+
+def slowed(profile: LatencyProfile, scale: float) -> LatencyProfile:
+    """Return a profile with all times multiplied."""
+    cells = tuple(
+        cell if cell.latency_us == INFEASIBLE else replace(cell, latency_us=round(cell.latency_us * scale))
+        for cell in profile.cells
+    )
+    return LatencyProfile(profile.model, cells, f"{profile.source} x {scale:g}")
 
 
 def oddities(profile: LatencyProfile) -> tuple[Oddity, ...]:

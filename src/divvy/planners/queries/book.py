@@ -136,11 +136,12 @@ class Book:
                 del held.queue[position]
                 if position == 0:
                     if done:
-                        self._learn(held.gpcs, (now - held.since) / time)
+                        self.learn(held.gpcs, (now - held.since) / time)
                     held.since = now
                 return
 
-    def _learn(self, gpcs: int, ratio: float) -> None:
+    def learn(self, gpcs: int, ratio: float) -> None:
+        """Correct the estimates of a slice size: a run took so many times its estimate."""
         factor = self._factor.get(gpcs, 1.0)
         moved = factor * (1 + _LEARN * (min(max(ratio, 0.0), 2.0) - 1))
         self._factor[gpcs] = min(max(moved, _LEAST), _MOST)

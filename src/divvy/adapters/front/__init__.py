@@ -1,0 +1,1 @@
+"""The HTTP front of the router: Open Inference Protocol in, Open Inference Protocol out."""

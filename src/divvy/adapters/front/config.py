@@ -1,0 +1,121 @@
+"""The back ends of the router: a JSON file of the model, its profile and objective, and the slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from divvy.errors import Fault, InputError
+from divvy.planners.queries.desk import Slot
+from divvy.units import parse_json
+
+SCHEMA: Final = "divvy.serve.backends/1"
+_KNOWN: Final = {"schema", "model", "profile", "slo_ms", "rule", "slices"}
+_KNOWN_SLICE: Final = {"name", "url", "gpcs", "price", "profile", "gpu", "start"}
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A slice and where its server is."""
+
+    slot: Slot
+    host: str
+    port: int
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the file says.
+
+    Attributes:
+        model: Name of the model.
+        profile: Latency profile: a CSV file or ``fitted:MODEL``.
+        slo_us: Objective of a query whose header says nothing.
+        rule: Dispatch rule with its parameters.
+        slices: By name.
+    """
+
+    model: str
+    profile: str
+    slo_us: int
+    rule: str
+    slices: Mapping[str, Declared]
+
+
+def read_setup(text: str, path: str) -> Setup:
+    """Return what a back-ends file says.
+
+    Raises:
+        InputError: With everything that is wrong.
+    """
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise InputError.one("serve-backends", f"no JSON: {error}", path=path) from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise InputError.one("serve-backends", "no such document", path=path, allowed=SCHEMA)
+    faults = [Fault("serve-backends", key, "not known", ", ".join(_KNOWN)) for key in set(document) - _KNOWN]
+    faults += [
+        Fault("serve-backends", key, f"{document.get(key)!r}", "a text")
+        for key in ("model", "profile")
+        if not isinstance(document.get(key), str) or not document[key]
+    ]
+    slo = document.get("slo_ms")
+    if isinstance(slo, bool) or not isinstance(slo, int | float) or not 0 < slo < math.inf:
+        faults.append(Fault("serve-backends", "slo_ms", f"{slo!r}", "milliseconds above 0"))
+    slices = _slices(document.get("slices"), faults)
+    if faults:
+        raise InputError(f"{path} has faults", faults)
+    rule = str(document.get("rule", "divvy"))
+    return Setup(document["model"], document["profile"], round(float(slo or 0) * 1e3), rule, slices)
+
+
+def _slices(rows: Any, faults: list[Fault]) -> dict[str, Declared]:
+    """Return the slices of the file; what is wrong with them goes to `faults`."""
+    if not isinstance(rows, list):
+        faults.append(Fault("serve-backends", "slices", f"{type(rows).__name__}", "a list"))
+        return {}
+    found: dict[str, Declared] = {}
+    for number, row in enumerate(rows):
+        where = f"slices[{number}]"
+        if not isinstance(row, dict) or set(row) - _KNOWN_SLICE:
+            faults.append(Fault("serve-backends", where, "not a slice", ", ".join(sorted(_KNOWN_SLICE))))
+            continue
+        name, gpcs, price = row.get("name"), row.get("gpcs"), row.get("price", 0)
+        if not isinstance(name, str) or not name or name in found:
+            faults.append(Fault("serve-backends", f"{where}.name", f"{name!r}", "a text, each once"))
+            continue
+        if isinstance(gpcs, bool) or not isinstance(gpcs, int) or not 1 <= gpcs <= 1024:
+            faults.append(Fault("serve-backends", f"{where}.gpcs", f"{gpcs!r}", "compute slices from 1 on"))
+            continue
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e9:
+            faults.append(Fault("serve-backends", f"{where}.price", f"{price!r}", "a number from 0 on"))
+            continue
+        try:
+            parts = urlsplit(str(row.get("url")))
+            if parts.scheme != "http" or not parts.hostname:
+                raise ValueError  # noqa: TRY301 - one answer to all that is no URL
+            place = parts.hostname, parts.port or 80, parts.path.rstrip("/")
+        except ValueError:
+            faults.append(Fault("serve-backends", f"{where}.url", f"{row.get('url')!r}", "http://HOST:PORT"))
+            continue
+        found[name] = Declared(Slot(gpcs, float(price)), *place)
+    return found
+
+
+def backends_document(
+    model: str, profile: str, slo_ms: float, rule: str, slices: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the back-ends file's document; a slice has ``name``, ``url``, ``gpcs`` and perhaps ``price``."""
+    return {
+        "schema": SCHEMA,
+        "model": model,
+        "profile": profile,
+        "slo_ms": slo_ms,
+        "rule": rule,
+        "slices": [dict(row) for row in slices],
+    }

@@ -1,0 +1,211 @@
+"""The live router: queries to slices by a `Desk`, failures retried once, slices ejected and admitted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from divvy.adapters.front.backend import Backend
+from divvy.adapters.front.config import Declared
+from divvy.adapters.front.http1 import Head, answer, refuse
+from divvy.planners.queries.desk import DOWN, UP, Desk, Order, Query
+
+_PROBE_SECONDS: Final = 0.5
+_PASSED: Final = (b"inference-header-content-length", b"content-encoding")
+#: A run that takes so many times its estimate, and at least so many seconds, is given up.
+_PATIENCE, _LEAST_SECONDS = 20.0, 10.0
+
+#: Told the whole answer.
+Reply = Callable[[bytes], None]
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """A query with its request and whoever waits for it."""
+
+    query: Query
+    request: Callable[[Backend], bytes]
+    reply: Reply | None
+    explain: bool
+    slice: str = ""
+
+
+def now_us() -> int:
+    """Return the time that the desk is told."""
+    return time.monotonic_ns() // 1000
+
+
+class Router:
+    """Routes the queries of one model.
+
+    Args:
+        desk: What decides.
+        model: Its name.
+        most_waiting: More queries than this do not wait: they are refused.
+        rule: Name of the rule, for explanations.
+    """
+
+    def __init__(self, desk: Desk, model: str, most_waiting: int, rule: str) -> None:
+        self.desk, self.model, self.rule = desk, model, rule
+        self._most = most_waiting
+        self._backends: dict[str, Backend] = {}
+        self._places: dict[str, Declared] = {}
+        self._tickets: dict[int, Ticket] = {}
+        self.refused = self.retried = self.lost = self.cancelled = 0
+
+    @property
+    def open(self) -> int:
+        """Return how many queries are in the router."""
+        return len(self._tickets)
+
+    def declare(self, slices: Mapping[str, Declared]) -> None:
+        """Serve on these slices from now on; others finish what they run."""
+        for name, place in slices.items():
+            if self._places.get(name) != place:
+                self._backends[name] = Backend(place.host, place.port, place.prefix)
+                self._places[name] = place
+        self._go(self.desk.declare({name: one.slot for name, one in slices.items()}, now_us()))
+
+    def take(
+        self, query: Query, request: Callable[[Backend], bytes], reply: Reply, *, explain: bool
+    ) -> Ticket | None:
+        """Take a query in; None where it was refused at once."""
+        if not self.desk.runs_somewhere(query.batch):
+            self.refused += 1
+            if any(post.state == DOWN for post in self.desk.posts.values()) or not self.desk.posts:
+                reply(refuse(503, "no slice is there for this query now", "Retry-After: 1\r\n"))
+            else:
+                reply(refuse(400, f"batch {query.batch} fits on no slice"))
+            return None
+        if self.desk.waiting >= self._most:
+            self.refused += 1
+            reply(refuse(503, f"{self._most} queries wait already", "Retry-After: 1\r\n"))
+            return None
+        ticket = Ticket(query, request, reply, explain)
+        self._tickets[id(query)] = ticket
+        self._go(self.desk.arrive(query, now_us()))
+        return ticket
+
+    def anybody(self) -> Backend | None:
+        """Return a new connection to some slice that is up; None where there is none."""
+        for name, post in self.desk.posts.items():
+            if post.state == UP:
+                place = self._places[name]
+                return Backend(place.host, place.port, place.prefix)
+        return None
+
+    def leave(self, ticket: Ticket) -> None:
+        """Cancel a query whose client has gone."""
+        if self._tickets.pop(id(ticket.query), None) is None:
+            return
+        self.cancelled += 1
+        ticket.reply = None
+        if self.desk.withdraw(ticket.query, now_us()):
+            return
+        self._backends[ticket.slice].cancel()
+        self._go(self.desk.end(ticket.slice, ticket.query, now_us(), good=False))
+
+    def _go(self, orders: list[Order]) -> None:
+        for name, query in orders:
+            ticket = self._tickets[id(query)]
+            ticket.slice = name
+            backend = self._backends[name]
+            seconds = max(query.estimate_us * _PATIENCE / 1e6, _LEAST_SECONDS)
+
+            def done(head: Head | None, body: bytes, ticket: Ticket = ticket, name: str = name) -> None:
+                self._answered(ticket, name, head, body)
+
+            backend.ask(ticket.request(backend), seconds, done)
+
+    def _answered(self, ticket: Ticket, name: str, head: Head | None, body: bytes) -> None:
+        now, query = now_us(), ticket.query
+        if id(query) not in self._tickets:
+            return
+        status = 0 if head is None else int(head.line[1])
+        if head is not None and status not in {502, 503}:
+            del self._tickets[id(query)]
+            if ticket.reply is not None:
+                ticket.reply(self._passed_on(ticket, name, status, head, body))
+            self._go(self.desk.end(name, query, now, good=status == 200))
+            return
+        orders = self.desk.end(name, query, now, good=False)
+        orders += self.desk.eject(name, now)
+        query.avoid = name
+        late = now - query.arrived_us > query.slo_us and query.tries > 1
+        if query.tries < 2 and not late and self.desk.runs_somewhere(query.batch):
+            self.retried += 1
+            self._go([*orders, *self.desk.arrive(query, now)])
+            return
+        del self._tickets[id(query)]
+        self.lost += 1
+        if ticket.reply is not None:
+            why = body.decode("latin-1") if head is None else f"status {status}"
+            ticket.reply(refuse(502, f"{name}: {why}", "Retry-After: 1\r\n"))
+        self._go(orders)
+
+    def _passed_on(self, ticket: Ticket, name: str, status: int, head: Head, body: bytes) -> bytes:
+        more = "".join(
+            f"{key.decode()}: {head.fields[key].decode('latin-1')}\r\n"
+            for key in _PASSED
+            if key in head.fields
+        )
+        if ticket.explain:
+            query = ticket.query
+            more += (
+                f"Divvy-Decision: slice={name}; rule={self.rule}; batch={query.batch}; tries={query.tries};"
+                f" waited_us={query.wait_us}; estimate_us={query.estimate_us}; slo_us={query.slo_us}\r\n"
+            )
+        kind = head.fields.get(b"content-type", b"application/json").decode("latin-1")
+        return answer(status, body, kind, more)
+
+    async def probe(self) -> None:
+        """Ask ejected slices again and again whether they are ready, and admit those that are."""
+        while True:
+            await asyncio.sleep(_PROBE_SECONDS)
+            for name, post in list(self.desk.posts.items()):
+                if post.state == DOWN:
+                    place = self._places[name]
+                    probe = Backend(place.host, place.port)
+                    ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+                    def done(head: Head | None, _: bytes, ready: asyncio.Future[int] = ready) -> None:
+                        if not ready.done():
+                            ready.set_result(0 if head is None else int(head.line[1]))
+
+                    path = f"{place.prefix}/v2/health/ready"
+                    probe.ask(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), _PROBE_SECONDS, done)
+                    status = await ready
+                    probe.close()
+                    if status == 200:
+                        self._go(self.desk.admit(name, now_us()))
+
+    def metrics(self) -> str:
+        """Return the figures for Prometheus."""
+        rows = [
+            ("divvy_serve_waiting", "gauge", "Queries that wait", self.desk.waiting),
+            ("divvy_serve_refused_total", "counter", "Queries refused", self.refused),
+            ("divvy_serve_retried_total", "counter", "Queries sent to another slice", self.retried),
+            ("divvy_serve_lost_total", "counter", "Queries answered with an error of a slice", self.lost),
+            ("divvy_serve_cancelled_total", "counter", "Queries whose client went", self.cancelled),
+        ]
+        lines = [f"# HELP {n} {t}\n# TYPE {n} {k}\n{n} {v}\n" for n, k, t, v in rows]
+        for name, kind, field in (
+            ("queries_total", "counter", "served"),
+            ("items_total", "counter", "items"),
+            ("failed_total", "counter", "failed"),
+        ):
+            full = f"divvy_serve_slice_{name}"
+            lines.append(f"# TYPE {full} {kind}\n")
+            for one, post in self.desk.posts.items():
+                label = f'{{slice="{one}",gpcs="{post.slot.gpcs}",state="{post.state}"}}'
+                lines.append(f"{full}{label} {getattr(post, field)}\n")
+        lines.append("# TYPE divvy_serve_slice_busy_seconds_total counter\n")
+        for one, post in self.desk.posts.items():
+            lines.append(f'divvy_serve_slice_busy_seconds_total{{slice="{one}"}} {post.busy_us / 1e6:g}\n')
+        lines.append("# TYPE divvy_serve_drift gauge\n")
+        for gpcs, factor in self.desk.book.drift.items():
+            lines.append(f'divvy_serve_drift{{gpcs="{gpcs}"}} {factor:.4f}\n')
+        return "".join(lines)

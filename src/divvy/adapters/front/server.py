@@ -1,0 +1,228 @@
+"""The listening side: connections of clients, one request at a time on each, strict limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from divvy.adapters.front.backend import Backend
+from divvy.adapters.front.http1 import (
+    CHUNKED,
+    HEAD_END,
+    MOST_HEAD,
+    Head,
+    answer,
+    batch_of,
+    read_head,
+    refuse,
+    whole_body,
+)
+from divvy.adapters.front.router import Router, Ticket, now_us
+from divvy.planners.queries.desk import UP, Query
+
+_MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer))?")
+_KEPT: Final = (b"content-type", b"inference-header-content-length", b"accept-encoding")
+_TEXT: Final = "text/plain; version=0.0.4"
+_IDLE_SECONDS: Final = 75.0
+
+
+class Client(asyncio.Protocol):
+    """One client's connection.
+
+    Args:
+        router: Who answers queries.
+        slo_us: Objective where the request says nothing.
+        most_bytes: Largest body.
+        gone: Told when the connection ends.
+    """
+
+    def __init__(self, router: Router, slo_us: int, most_bytes: int, gone: Callable[[Client], None]) -> None:
+        self._router, self._slo, self._most, self._gone = router, slo_us, most_bytes, gone
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self._head: Head | None = None
+        self._ticket: Ticket | None = None
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether an answer is owed."""
+        return self._busy
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the connection."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._wait()
+
+    def _wait(self) -> None:
+        """Close the connection unless a whole request comes in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request."""
+        self._buffer += data
+        if not self._busy:
+            self._advance()
+
+    def _advance(self) -> None:
+        try:
+            if self._head is None:
+                text, end, rest = self._buffer.partition(HEAD_END)
+                if len(text) > MOST_HEAD:
+                    self._last(refuse(431, f"more than {MOST_HEAD} bytes of headers"))
+                    return
+                if not end:
+                    return
+                self._buffer = rest
+                self._head = read_head(text)
+                if self._head.fields.get(b"expect", b"").lower() == b"100-continue" and self._transport:
+                    self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            head = self._head
+            if max(head.length, len(self._buffer) if head.length == CHUNKED else 0) > self._most:
+                self._last(refuse(413, f"more than {self._most} bytes of body"))
+                return
+            body = whole_body(self._buffer, head.length)
+        except ValueError as error:
+            self._last(refuse(400, f"not a request: {error}"))
+            return
+        if body is None:
+            return
+        self._buffer = b"" if head.length == CHUNKED else self._buffer[head.length :]
+        self._busy = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._heed(head, body)
+
+    def _heed(self, head: Head, body: bytes) -> None:
+        method, target, _ = head.line
+        match = _MODEL.fullmatch(target.partition(b"?")[0])
+        wanted = b"POST" if match is not None and match[2] == b"infer" else b"GET"
+        if method != wanted:
+            self._reply(refuse(405, f"{target.decode('latin-1')} is a {wanted.decode()}"))
+        elif match is None:
+            self._reply(self._about(target))
+        elif match[1] != self._router.model.encode():
+            self._reply(
+                refuse(404, f"no model {match[1].decode('latin-1')!r}: this is {self._router.model!r}")
+            )
+        elif match[2] == b"infer":
+            self._infer(head, target, body)
+        elif match[2] == b"ready":
+            self._reply(self._ready())
+        else:
+            self._metadata(target)
+
+    def _infer(self, head: Head, target: bytes, body: bytes) -> None:
+        try:
+            batch = batch_of(head, body)
+            slo = float(head.fields.get(b"divvy-slo-ms", b"0"))
+            if not 0 <= slo < math.inf:
+                raise ValueError(f"an objective of {slo}")  # noqa: TRY301 - one answer to all that is wrong
+        except ValueError as error:
+            self._reply(refuse(400, str(error)))
+            return
+        kept = b"".join(b"%b: %b\r\n" % (key, head.fields[key]) for key in _KEPT if key in head.fields)
+        rest = b"%bContent-Length: %d\r\n\r\n" % (kept, len(body))
+
+        def request(backend: Backend) -> bytes:
+            place = f"{backend.host}:{backend.port}".encode()
+            return b"POST %b%b HTTP/1.1\r\nHost: %b\r\n%b%b" % (
+                backend.prefix.encode(),
+                target,
+                place,
+                rest,
+                body,
+            )
+
+        query = Query(batch, now_us(), round(slo * 1e3) or self._slo)
+        self._ticket = self._router.take(query, request, self._reply, explain=b"divvy-explain" in head.fields)
+        if not self._busy:
+            self._ticket = None
+
+    def _about(self, target: bytes) -> bytes:
+        if target == b"/v2/health/live":
+            return answer(200, b'{"live":true}')
+        if target == b"/v2/health/ready":
+            return self._ready()
+        if target == b"/metrics":
+            return answer(200, self._router.metrics().encode(), _TEXT)
+        if target == b"/v2":
+            return _json({"name": "divvy", "version": "1", "extensions": ["binary_tensor_data"]})
+        if target == b"/divvy/slices":
+            posts = self._router.desk.posts
+            rows = [
+                {"name": n, "gpcs": p.slot.gpcs, "state": p.state, "running": p.running is not None}
+                for n, p in posts.items()
+            ]
+            return _json(
+                {"schema": "divvy.serve.slices/1", "slices": rows, "waiting": self._router.desk.waiting}
+            )
+        return refuse(404, f"no {target.decode('latin-1')}")
+
+    def _ready(self) -> bytes:
+        ready = any(post.state == UP for post in self._router.desk.posts.values())
+        body = json.dumps({"ready": ready}).encode()
+        return answer(200 if ready else 503, body)
+
+    def _metadata(self, target: bytes) -> None:
+        """Answer with a slice's own metadata."""
+        backend = self._router.anybody()
+        if backend is None:
+            self._reply(refuse(503, "no slice is there", "Retry-After: 1\r\n"))
+            return
+
+        def done(head: Head | None, body: bytes) -> None:
+            backend.close()
+            if head is None:
+                self._reply(refuse(502, body.decode("latin-1")))
+            else:
+                self._reply(answer(int(head.line[1]), body))
+
+        backend.ask(b"GET %b%b HTTP/1.1\r\nHost: x\r\n\r\n" % (backend.prefix.encode(), target), 5.0, done)
+
+    def _reply(self, data: bytes) -> None:
+        if self._transport is None or not self._busy:
+            return
+        head, self._head, self._busy, self._ticket = self._head, None, False, None
+        self._transport.write(data)
+        if head is not None and not head.keeps:
+            self._transport.close()
+            return
+        self._wait()
+        if self._buffer:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        if not self._busy and self._transport is not None:
+            self._advance()
+
+    def _last(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the signature is asyncio's
+        """Cancel what the client does not wait for any more."""
+        self._transport, self._busy = None, False
+        if self._timer is not None:
+            self._timer.cancel()
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._router.leave(ticket)
+        self._gone(self)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return answer(200, json.dumps(document).encode())
