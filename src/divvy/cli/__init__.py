@@ -27,7 +27,7 @@ SECTIONS: Final = {
     "Jobs": ("submit", "queue", "explain", "logs", "cancel"),
     "Fleet": ("up", "slurm", "status", "page", "publish", "drain", "token", "doctor", "backup", "restore"),
     "One plan": ("plan", "apply", "scenario"),
-    "Budgets": ("budget", "statement", "audit", "simulate", "replay"),
+    "Budgets": ("budget", "statement", "audit", "whatif", "simulate", "replay"),
     "Slices and transfers": ("slices", "lab", "topo", "route", "pair"),
 }
 REST: Final = "More"

@@ -40,6 +40,7 @@ BENCHMARKS: Final = {
     "routes": ("divvy.cli.bench_routes", "topologies, routes and transfers"),
     "transfers": ("divvy.cli.bench_transfers", "live transfers over unequal rails, beside NIXL and Mooncake"),
     "scenario": ("divvy.cli.bench_scenario", "one plan of a whole fleet beside three tools apart"),
+    "page": ("divvy.cli.bench_page", "the page: first paint, updates, and what it costs the scheduler"),
     "claims": ("divvy.cli.bench_claims", "every published claim beside what was measured here"),
 }
 

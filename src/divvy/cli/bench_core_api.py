@@ -118,27 +118,29 @@ def _budget() -> dict[str, Any]:
     }
 
 
-def _settings(home: str) -> LiveSettings:
+def settings(home: str) -> LiveSettings:
+    """Return the settings of a system in a directory."""
     return LiveSettings(home=home, database=default_database(Path(home)))
 
 
-def _quiet() -> None:
+def quiet() -> None:
+    """Let a child process say errors only, and leave Ctrl-C to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
 def _run_loop(home: str, gpus: int) -> None:
-    _quiet()
+    quiet()
     nodes = [Node(f"node{number:04}", _PER_NODE) for number in range(gpus // _PER_NODE)]
-    made = live_loop(_settings(home), lambda _settings, world: PretendEngine(world.clock, nodes))
+    made = live_loop(settings(home), lambda _settings, world: PretendEngine(world.clock, nodes))
     with made as (driver, waiter):
         waiter.stop_on(signal.SIGTERM)
         driver.run()
 
 
 def _run_api(home: str) -> None:
-    _quiet()
-    store = open_for_api(_settings(home))
+    quiet()
+    store = open_for_api(settings(home))
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{home}/socket")
     listener.listen(64)
@@ -150,7 +152,8 @@ def _run_api(home: str) -> None:
         store.close()
 
 
-def _found(home: str) -> None:
+def found(home: str) -> None:
+    """Make a store with the budget of the benchmarks."""
     database = open_store(default_database(Path(home)))
     archive.found(database, read_budget(_budget()), time.time_ns() // 1_000_000, "benchmark", "first")
     database.dispose()
@@ -169,7 +172,7 @@ class _OneTransaction:
         yield self._connection
 
 
-def _fill(home: str, name: str, jobs: int, seed: int) -> None:
+def fill(home: str, name: str, jobs: int, seed: int) -> None:
     """Store jobs as the API does, without waiting for the disk each time."""
     database = open_store(default_database(Path(home)))
     draw = random.Random(f"{name} {seed}")  # noqa: S311 - a workload, not a secret
@@ -282,14 +285,14 @@ def measure(
     """Return one row per kind of request, and one for the mix of reads that the target is about."""
     live = int(jobs * _LIVE_PART)
     with tempfile.TemporaryDirectory() as home:
-        _found(home)
-        _fill(home, "short", jobs - live, seed)
+        found(home)
+        fill(home, "short", jobs - live, seed)
         with _system(home, gpus):
             database = open_store(default_database(Path(home)))
             reader, client = Reader(database), _Unix(f"{home}/socket")
             ended = [phase for phase in Phase if phase.terminal]
             _wait(lambda: reader.count(ended) >= jobs - live, 120, "the short jobs")
-            _fill(home, "long", live, seed)
+            fill(home, "long", live, seed)
             _wait(lambda: not reader.count([None]), 60, "the long jobs")
             _wait(lambda: json.loads(_ask(client, "GET", "/v1/health")[1])["status"] == "ok", 60, "the API")
             draw = random.Random(seed)  # noqa: S311 - same

@@ -23,6 +23,7 @@ OURS = (
     "page",
     "publish",
     "doctor",
+    "whatif",
     "drain",
     "token",
     "budget",

@@ -236,3 +236,14 @@ def test_the_command_line_puts_documents_on_the_page_and_takes_them_off(divvy, h
     assert (refused.code, "shown-kind" in refused.err) == (2, True)
     (tmp_path / "no.json").write_text("[1]")
     assert divvy("publish", str(tmp_path / "no.json")).code == 2
+
+
+def test_the_command_line_asks_what_if(divvy, home):
+    ran = divvy("whatif", "--share", "lab.language=50", "--hours", "2")
+    assert ran.code == 0, ran.err
+    assert "a forecast by replay, not a measurement" in ran.out
+    assert "97.0% -> 97.0%" in ran.out
+    asked = json.loads(divvy("whatif", "--policy", "fifo", "--json").out)["asked"]
+    assert asked == {"shares": {}, "policy": "fifo", "hours": 24.0}
+    assert divvy("whatif", "-q").out.split() == []
+    assert divvy("whatif", "--share", "lab.language").code == 2

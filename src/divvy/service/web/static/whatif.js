@@ -49,8 +49,13 @@ export function draw({ budget, policies, question, found }) {
     h("div", { class: "heading" }, h("h1", {}, "What if"), h("p", { class: "dim" }, "the same jobs, replayed under other shares or another policy; nothing is changed")),
     form(leaves, policies, question),
     found ? result(found) : ready(leaves),
-    h("footer", { class: "elsewhere", "aria-label": "The same data elsewhere" }, h("span", { class: "dim" }, "Same data"), copyable(curl(question)), copyable("divvy simulate TRACE --accounts A.toml --accounts B.toml --json")),
+    h("footer", { class: "elsewhere", "aria-label": "The same data elsewhere" }, h("span", { class: "dim" }, "Same data"), copyable(command(question)), copyable(curl(question))),
   ];
+}
+
+function command({ shares, policy, hours }) {
+  const options = Object.entries(shares).map(([path, share]) => `--share ${path}=${share}`);
+  return ["divvy whatif", ...options, policy ? `--policy ${policy}` : "", `--hours ${hours}`, "--json"].filter(Boolean).join(" ");
 }
 
 function curl(question) {
