@@ -6,13 +6,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: up test engines check lint types contracts size bench lock clean
+.PHONY: up test compiled engines check lint types contracts size bench lock clean
 
 up: $(VENV)/.run
 	$(BIN)/divvy up --sample
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+compiled: $(VENV)/.dev  ## the planner compiled, beside the source: .compiled/divvy (needs a C compiler; 90 s)
+	$(BIN)/python .ci/compile.py .compiled
 
 engines: $(VENV)/.engines  ## Ray, NIXL and Mooncake, for the tests that need them (700 MB); without them those tests skip
 
@@ -35,7 +38,7 @@ lock:  ## rewrite requirements/*.txt from pyproject.toml (needs uv)
 	sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .compiled .compiled.new
 
 $(BIN)/python:
 	@echo "Installing into $(VENV): a minute or two, once"

@@ -153,6 +153,7 @@ def test_a_waiting_job_is_told_who_is_ahead_what_they_hold_and_what_blocks():
         (Reason.WAIT_MODEL, "ask for another model (gpu)"),
         (Reason.WAIT_TOO_LARGE, "at most 8 devices"),
         (Reason.WAIT_SHAPE, "at most 2 devices are free on one node"),
+        (Reason.WAIT_FLOORS, "a gang of at most 7 can come together"),
         (Reason.WAIT_OVERSERVED, "20.0 GPU-hours over"),
         (Reason.WAIT_LIMIT, "a run of its account or author ends"),
         (Reason.WAIT_SLOT, "a shorter --min-runtime"),

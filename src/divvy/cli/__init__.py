@@ -135,8 +135,9 @@ app = typer.Typer(
 def _print_version(*, wanted: bool) -> None:
     if wanted:
         from divvy import __version__  # noqa: PLC0415 - one line, wanted once
+        from divvy.cli.compiled import compiled  # noqa: PLC0415 - the same
 
-        typer.echo(f"divvy {__version__}")
+        typer.echo(f"divvy {__version__} ({'planner compiled' if compiled() else 'plain Python'})")
         raise typer.Exit
 
 

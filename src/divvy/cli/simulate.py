@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from divvy.cli.compiled import compiled
 from divvy.cli.render import Output
 from divvy.cli.simulate_files import Files, make_directory, read_part
 from divvy.cli.simulate_input import Choice, build_scenarios, read_duration
@@ -128,10 +129,12 @@ def _compare(
             reports.append(compare(comparison, time.perf_counter, begun, keep))
             arms.append(Arm(label, scenario, sides))
     if len(arms) == 1:
-        return {"schema": reports[0].pop("schema"), "name": choice.trace, **reports[0]}
+        schema = reports[0].pop("schema")
+        return {"schema": schema, "name": choice.trace, "compiled": compiled(), **reports[0]}
     return {
         "schema": WHATIF,
         "name": choice.trace,
+        "compiled": compiled(),
         "reports": [{"accounts": label, **report} for label, report in zip(labels, reports, strict=True)],
         "whatif": whatif(arms, names, seeds),
     }

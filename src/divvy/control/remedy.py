@@ -84,6 +84,20 @@ def _other_shape(job: JobSight, _wait: WaitSight, view: View) -> list[str]:
     return [f"at most {largest} devices are free on one node: a smaller gang, or a smaller --per-node, fits"]
 
 
+def _within_floors(job: JobSight, _wait: WaitSight, view: View) -> list[str]:
+    healthy = sum(s.node.gpus for s in view.nodes if s.node.state is not NodeState.DOWN)
+    kept = sum(
+        min(account.held, max(account.floor, 0))
+        for path, account in view.standing.items()
+        if path != job.spec.account and account.rank >= 0
+    )
+    room = max(healthy - kept, 0)
+    return [
+        f"others hold {kept:.0f} devices within their floors, and keep them while they have work",
+        f"a gang of at most {room:.0f} can come together before that, a larger one when they have less to do",
+    ]
+
+
 def _what_fits(_job: JobSight, wait: WaitSight, _view: View) -> list[str]:
     room = wait.free + wait.reclaimable
     return [f"a job of at most {room} devices could start now"] if 0 < room < wait.needed else []
@@ -101,6 +115,7 @@ _ADVICE: Final[dict[Reason, Callable[[JobSight, WaitSight, View], list[str]]]] =
     Reason.WAIT_MODEL: _other_model,
     Reason.WAIT_TOO_LARGE: _smaller,
     Reason.WAIT_SHAPE: _other_shape,
+    Reason.WAIT_FLOORS: _within_floors,
     Reason.WAIT_CAPACITY: _what_fits,
     Reason.WAIT_PROTECTED: _what_fits,
     Reason.WAIT_OVERSERVED: _fade,

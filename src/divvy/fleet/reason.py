@@ -42,6 +42,8 @@ class Reason(IntEnum):
 
     WAIT_REST = 31
     """Unallocated work that gave way several times rests before it is tried again."""
+    WAIT_FLOORS = 32
+    """What other accounts hold within their floors leaves too little, for as long as they have work."""
 
     PREEMPTED_UNALLOCATED = 40
     PREEMPTED_RECLAIM = 41
@@ -71,6 +73,7 @@ TEXT: Final[dict[Reason, str]] = {
     Reason.WAIT_TOO_LARGE: "the gang is larger than the healthy fleet",
     Reason.WAIT_VICTIMS: "devices are promised; the jobs on them are being stopped",
     Reason.WAIT_REST: "it gave way several times and rests for a while before it is tried again",
+    Reason.WAIT_FLOORS: "what others hold within their floors leaves too few devices while they have work",
     Reason.PREEMPTED_UNALLOCATED: "unallocated work gives way to allocated work",
     Reason.PREEMPTED_RECLAIM: "its account was more over-served than the account that took the devices",
     Reason.PREEMPTED_SWAP: "a job of the same account that ranks ahead took the devices",

@@ -246,6 +246,8 @@ class Reclaim:
             reason = Reason.WAIT_TOO_LARGE
         elif loose + reclaimable >= needed:
             reason = Reason.WAIT_SHAPE if patient or loose >= needed else Reason.WAIT_PATIENCE
+        elif index.weight(head) > index.capacity - self._kept(account):
+            reason = Reason.WAIT_FLOORS
         elif loose + reclaimable + protected >= needed:
             reason = Reason.WAIT_PROTECTED
         elif self._balances.of[account.row] > 1.0:
@@ -253,6 +255,11 @@ class Reclaim:
         else:
             reason = Reason.WAIT_CAPACITY
         return Wait(reason, needed, free, reclaimable, protected, first)
+
+    def _kept(self, account: Account) -> float:
+        """Return the weight that other accounts hold within their floors: nobody may take it."""
+        held, floors = self._index.held, self._floors
+        return sum([min(held[row], floors[row]) for row in self._index.accounts if row != account.row])
 
     def _protected(self, account: Account) -> int:
         """Return the protected devices of accounts from which an account could take once they are not.
