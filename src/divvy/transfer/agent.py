@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from divvy.errors import ConflictError, InputError, NotFoundError, UnavailableError
 from divvy.transfer.answers import Answers
 from divvy.transfer.auth import LEAST_KEY
+from divvy.transfer.backends.nixl import Ends, Nixl, is_installed
 from divvy.transfer.backends.port import Mover
 from divvy.transfer.backends.tcp import Tcp
 from divvy.transfer.calibration import Calibration
@@ -67,6 +68,7 @@ class Agent:
         self._regions: dict[str, Region] = {}
         self._peers: dict[tuple[str, str], Peer] = {}
         self._lock = threading.Lock()
+        self._ends = Ends(name)
         self._inbox = Inbox(self._received)
         answers = Answers(name, roots, self._inbox, self._regions, self.hello, extra or {}, self._placed)
         self._server = Server(self.rails, port, key, self._inbox, answers, self.metrics.refused)
@@ -90,7 +92,7 @@ class Agent:
                 r.place.to_json() | {"name": r.name, "bytes": r.size, "epoch": r.epoch}
                 for r in list(self._regions.values())
             ],
-            "backends": ["tcp"],
+            "backends": self._backends,
             "checksum": NAME,
             "calibration": self.calibration.summary(),
         }
@@ -123,6 +125,7 @@ class Agent:
             region = self._regions.pop(name, None)
         if region is not None:
             self._fence(region, "its buffer was given up")
+            self._ends.forget(region)
 
     def reuse(self, name: str) -> int:
         """Begin the next use of a buffer and return its number; nothing of earlier uses is written any more.
@@ -138,10 +141,12 @@ class Agent:
         return region.epoch
 
     def _fence(self, region: Region, reason: str) -> None:
-        for incoming in self._inbox.live():
-            if incoming.region is region:
-                incoming.fail(reason)
-                self._inbox.retire(incoming)
+        broken = [incoming for incoming in self._inbox.live() if incoming.region is region]
+        for incoming in broken:
+            incoming.fail(reason)
+            self._inbox.retire(incoming)
+        if broken:  # NIXL writes without asking: only without its agents nothing comes late
+            self._ends.close(self.rails)
 
     def connect(self, addresses: str | Sequence[str], backend: str = "tcp") -> Peer:
         """Return another agent; one address is enough, the others are learned from it.
@@ -182,7 +187,7 @@ class Agent:
                 self.name,
                 self.calibration,
                 self.metrics,
-                self._mover,
+                self._mover(backend),
                 backend,
             )
             self._peers[name, backend] = peer
@@ -201,17 +206,22 @@ class Agent:
         here = next((rail for rail in self.rails if rail.reaches(there)), self.rails[0])
         return Route(here, there, int(port))
 
-    @staticmethod
-    def _mover(line: Line, route: Route) -> Mover:
-        del line, route
-        return Tcp()
+    def _mover(self, backend: str) -> Callable[[Line, Route], Mover]:
+        """Return what makes the back end of a rail."""
+        if backend == "nixl":
+            return lambda _line, route: Nixl(self._ends, route)
+        return lambda _line, _route: Tcp()
 
-    @staticmethod
-    def _placed(backend: str, region: Region) -> dict[str, Any]:
-        del region
-        if backend != "tcp":
-            raise InputError.one("backend-unknown", f"no back end {backend!r} here", allowed="tcp")
-        return {}
+    @property
+    def _backends(self) -> list[str]:
+        return ["tcp", "nixl"] if is_installed() else ["tcp"]
+
+    def _placed(self, backend: str, region: Region) -> dict[str, Any]:
+        """Return what a back end of the sender needs of a buffer."""
+        if backend not in self._backends:
+            allowed = ", ".join(self._backends)
+            raise InputError.one("backend-unknown", f"no back end {backend!r} here", allowed=allowed)
+        return self._ends.facts(self.rails, region) if backend == "nixl" else {}
 
     def send(
         self,
@@ -265,6 +275,7 @@ class Agent:
         self._closed.set()
         self._server.close()
         self._sweeper.join(5)
+        self._ends.close(self.rails)
         self.calibration.save()
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +17,12 @@ from divvy.transfer.incoming import ANSWERS
 from divvy.transfer.wire import Head, Line
 
 if TYPE_CHECKING:
+    from divvy.transfer.outgoing import Outgoing
     from divvy.transfer.scheduler import Scheduler
 
 _AGAIN_S: Final = 0.25
 _IDLE_S: Final = 0.1
+_FLYING: Final = 2
 
 
 class Link:
@@ -93,30 +96,44 @@ class Link:
 
     def _send(self, line: Line, mover: Mover) -> None:
         """Send attempts until the connection breaks or is not wanted."""
-        name = self.route.name
+        name, flying = self.route.name, deque["Outgoing"]()
+        try:
+            self._serve(name, line, mover, flying)
+        except OSError:
+            return
+        finally:
+            mover.close()  # what is on the way is fenced before anybody is told that it is read no more
+            while flying:
+                self._scheduler.sent(flying.popleft())
+
+    def _serve(self, name: str, line: Line, mover: Mover, flying: deque[Outgoing]) -> None:
         while not self._closed.is_set():
-            work = self._scheduler.next(name, _IDLE_S)
+            work = self._scheduler.next(name, 0.0 if flying else _IDLE_S)
+            if work is None and flying:
+                self._ended(mover.finish(line, len(flying) - 1), flying)
+                continue
             if work is None:
                 if self._scheduler.is_broken(name):
                     return
                 continue
             outgoing, attempt = work
-            try:
-                views = outgoing.views(attempt)
-                head = Head(
-                    outgoing.number,
-                    outgoing.epoch,
-                    attempt.chunk,
-                    attempt.number,
-                    attempt.size,
-                    checksum(views),
-                )
-                mover.send(line, head, outgoing.region, views, outgoing)
-                self.sent_bytes += attempt.size
-            except OSError:
-                return
-            finally:
-                self._scheduler.sent(outgoing)
+            flying.append(outgoing)
+            views = outgoing.views(attempt)
+            head = Head(
+                outgoing.number,
+                outgoing.epoch,
+                attempt.chunk,
+                attempt.number,
+                attempt.size,
+                checksum(views),
+            )
+            mover.send(line, head, outgoing.region, views, outgoing)
+            self.sent_bytes += attempt.size
+            self._ended(mover.finish(line, _FLYING), flying)
+
+    def _ended(self, count: int, flying: deque[Outgoing]) -> None:
+        for _ in range(count):
+            self._scheduler.sent(flying.popleft())
 
     def _read(self, line: Line) -> None:
         """Take answers until the connection breaks."""

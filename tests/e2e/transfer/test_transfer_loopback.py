@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,10 @@ MIB = 1 << 20
 def pair(tmp_path):
     with Agent("a", KEY, RAILS) as a, Agent("b", KEY, RAILS, roots=[tmp_path]) as b:
         yield a, b, a.connect(b.addresses[0])
+
+
+def open_files():
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def noise(count, seed=1):
@@ -180,22 +185,22 @@ def test_thousands_of_transfers_leak_no_thread_and_no_descriptor(pair):
     target = np.zeros(8192, np.uint8)
     b.register("d", target)
     a.send("s", peer, "d").wait(5)
-    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    before = threading.active_count(), open_files()
     for _ in range(100):
         handles = [a.send("s", peer, "d") for _ in range(10)]
         assert all(handle.wait(10)["verdict"] == "done" for handle in handles)
-    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+    assert (threading.active_count(), open_files()) == before
     assert not peer.scheduler.active()
     assert not b._inbox.live()
 
 
 def test_closed_agents_leave_nothing():
-    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    before = threading.active_count(), open_files()
     with Agent("a", KEY, RAILS) as a, Agent("b", KEY, RAILS) as b:
         a.register("s", noise(MIB))
         b.register("d", np.zeros(MIB, np.uint8))
         a.send("s", a.connect(b.addresses[0]), "d").wait(10)
-    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+    assert (threading.active_count(), open_files()) == before
 
 
 def test_an_agent_needs_a_long_key_and_a_free_port():

@@ -25,6 +25,9 @@ class Mover(Protocol):
             OSError: If the rail fails; nothing of this call may be written later than the rail's fence.
         """
 
+    def finish(self, line: Line, most: int) -> int:
+        """Wait until at most `most` chunks are on the way, and return how many have ended meanwhile."""
+
     def close(self) -> None:
         """Give up what the rail holds."""
 
