@@ -160,6 +160,21 @@ def test_the_tutorial_does_what_it_says(real, up):
     assert "trying it out" in said["divvy budget history"]
 
 
+def test_ten_minutes_do_what_they_say(real):
+    said: dict[str, str] = {}
+    for command in examples("tutorial/ten-minutes.md"):
+        ran = real(*shlex.split(command)[1:])
+        assert ran.returncode == 0, f"{command}\n{ran.stderr}"
+        said[command] = ran.stdout
+    assert "a forecast by replay" in said["divvy whatif --policy fifo --hours 1"]
+    deadline = time.monotonic() + 90  # the sample makes its examples at the lowest priority
+    while len(shown := real("publish", "--list", "-q").stdout.split()) < 3 and time.monotonic() < deadline:
+        time.sleep(1)
+    assert shown == ["example-batch", "example-machine", "example-resnet50"]
+    listed = json.loads(real("publish", "--list", "--json").stdout)["documents"]
+    assert all(one["example"] and one["command"].startswith("divvy ") for one in listed)
+
+
 def test_the_five_minutes_of_the_readme_do_what_they_say(real):
     for job in real("queue", "--state", "running", "-q").stdout.split():
         real("cancel", job)
