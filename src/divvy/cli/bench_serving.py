@@ -12,7 +12,10 @@ from typing import Final
 from divvy.cli.bench_kept import Kept
 from divvy.cli.bench_row import Row
 from divvy.cli.bench_serving_contenders import BALANCERS, RAYS
+from divvy.cli.bench_serving_divvy import ROUTERS
 from divvy.cli.bench_serving_rates import BEST, EQUAL, Rates, leave_out, measure, rate_rows, zero_row
+from divvy.cli.bench_serving_replay import prediction_rows
+from divvy.cli.bench_serving_router import added_rows, kill_rows, pinned_row
 from divvy.cli.bench_serving_search import Effort, Trials
 from divvy.cli.bench_serving_stage import CASES, Stage
 from divvy.cli.chatter import libraries_quiet
@@ -20,12 +23,18 @@ from divvy.cli.chatter import libraries_quiet
 TAKES_CACHE: Final = True
 #: What decides a live figure.
 _ROOMS: Final = (
-    *("adapters/lab", "adapters/load", "adapters/balancers", "adapters/rayserve", "perf"),
+    *("adapters/lab", "adapters/load", "adapters/balancers", "adapters/rayserve", "adapters/front", "perf"),
     *("planners/queries", "planners/slices", "sim/queries"),
 )
 _FULL: Final = Effort(seeds=5, queries=500, step=1.04, lanes=2)
-_QUICK: Final = Effort(seeds=1, queries=120, step=1.25, lanes=4)
-PARTS: Final = {"rates": "every contender on its own best layout", "equal": "the same on equal slices"}
+_QUICK: Final = Effort(seeds=1, queries=80, step=1.4, lanes=4)
+PARTS: Final = {
+    "router": "latency that the router adds, requests per second on one core",
+    "kill": "a back end killed under load",
+    "replay": "the replay's prediction of the live p99, and MLPerf's generator",
+    "rates": "every contender on its own best layout",
+    "equal": "the same on equal slices",
+}
 
 
 def rows(
@@ -52,18 +61,28 @@ def rows(
     trials = Trials(Kept(cache, _ROOMS), effort, time.monotonic() + minutes * 60)
     wanted = parts or tuple(PARTS)
     found: dict[tuple[str, str], Sequence[Rates]] = {}
-    cases = CASES[:1] if quick else CASES
     with libraries_quiet():
-        for case in cases:
-            stage = Stage(case)
-            for part, layout in (("rates", BEST), ("equal", EQUAL)):
-                if part not in wanted:
-                    continue
+        stages = [Stage(case) for case in (CASES[:1] if quick else CASES)]
+        if "router" in wanted:
+            announce("the router alone")
+            yield from added_rows(quick=quick)
+            yield pinned_row(quick=quick)
+        if "kill" in wanted:
+            announce("a back end is killed")
+            yield from kill_rows(stages[0], quick=quick)
+        if "replay" in wanted:
+            announce("replay beside life")
+            queries = 50 if quick else 1_000
+            yield from prediction_rows(stages[0], seeds=effort.seeds, queries=queries, quick=quick)
+        for part, layout in (("rates", BEST), ("equal", EQUAL)):
+            for stage in stages if part in wanted else []:
                 go = partial(measure, stage, trials=trials, equal=layout == EQUAL, announce=announce)
                 # Ray's processes are never quite idle: each of its contenders has the machine to itself.
                 alone = [one for ray in RAYS for one in (leave_out(ray, effort) if quick else go([ray]))]
-                found[case.name, layout] = [*go(BALANCERS), *alone]
-                yield from rate_rows(case.name, layout, found[case.name, layout], _how(stage, effort))
+                found[stage.case.name, layout] = [*go([*BALANCERS, *ROUTERS]), *alone]
+                yield from rate_rows(
+                    stage.case.name, layout, found[stage.case.name, layout], _how(stage, effort)
+                )
     if found:
         yield zero_row(found)
 

@@ -14,6 +14,7 @@ from divvy.perf.fitted import fitted_profile
 from divvy.perf.latency import slowed
 from divvy.planners.slices.base import Choice, Request, SlicePlan
 from divvy.planners.slices.registry import find_planner
+from divvy.sim.queries.kernel import Ints
 from divvy.sim.queries.strict import ROUND_ROBIN, StrictJudge
 
 _SKU: Final = "A100-80GB"
@@ -107,6 +108,11 @@ class Stage:
             rate = self.judge.rate(plan.choice, _EXPECTED, 0.0, most) if plan.rate_qps > 0 else 0.0
             self._known[rule, equal] = Deployed(plan.layouts, plan.choice, rate)
         return self._known[rule, equal]
+
+    def replayed(self, choice: Choice, rate_qps: float, seed: int, queries: int) -> Ints:
+        """Return the latencies in microseconds of a live trial's arrivals, as the replay has them."""
+        load, run = StrictJudge(self.request, queries).run(choice, rate_qps, seed)
+        return run.finish - load.arrivals
 
     def _plan(self, rule: str, *, equal: bool) -> SlicePlan:
         """Return the plan with the highest rate under a rule.

@@ -18,6 +18,31 @@ from divvy.planners.queries.rule import Rule
 UP, DRAINING, DOWN = "up", "draining", "down"
 _DRAWS: Final = 1 << 40
 _STEP: Final = 0x9E3779B97F4A7C15
+#: How fast the margin follows, how many mean deviations it holds, and its largest share of an objective.
+_FOLLOW: Final = 0.05
+_DEVIATIONS: Final = 3.0
+_MOST_MARGIN: Final = 0.2
+
+
+class Margin:
+    """How much longer runs take than estimated: mean and mean deviation, as TCP keeps its timer.
+
+    A rule that fills an objective to the last microsecond is late by whatever the network and timers add.
+    In a replay nothing is added, and the margin is 0.
+    """
+
+    def __init__(self) -> None:
+        self._mean = self._deviation = 0.0
+
+    def learn(self, over_us: int) -> None:
+        """Take in how much longer a run took than estimated; less than nothing counts as nothing."""
+        error = max(over_us, 0) - self._mean
+        self._mean += _FOLLOW * error
+        self._deviation += _FOLLOW * (abs(error) - self._deviation)
+
+    def within(self, slo_us: int) -> int:
+        """Return what is left of an objective for the plan."""
+        return slo_us - round(min(self._mean + _DEVIATIONS * self._deviation, _MOST_MARGIN * slo_us))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +136,7 @@ class Desk:
         self._waiting: dict[int, deque[Query]] = {}
         self._late: deque[Query] = deque()
         self._drawn = 0
+        self.margin = Margin()
 
     @property
     def waiting(self) -> int:
@@ -176,7 +202,7 @@ class Desk:
             self._waiting.setdefault(query.batch, deque()).append(query)
             return self._serve(now)
         self._drawn = (self._drawn + _STEP) % _DRAWS
-        left = max(query.arrived_us + query.slo_us - now, 0)
+        left = max(query.arrived_us + self.margin.within(query.slo_us) - now, 0)
         ranked = self.book.rank(self._rule, self._params, query.batch, now, left, self._drawn)
         names = [str(name) for name in ranked if name != query.avoid] or [str(name) for name in ranked]
         if not names:  # nobody can run it now: it waits for a slice that can
@@ -197,6 +223,8 @@ class Desk:
         post.busy_us += took
         post.served += good
         post.failed += not good
+        if good:
+            self.margin.learn(took - query.estimate_us)
         post.items += query.batch if good else 0
         if good and self._rule.choose is None:
             self.book.learn(post.slot.gpcs, took / max(query.estimate_us, 1))
@@ -287,11 +315,12 @@ class Desk:
                 continue
             query = queue[0]
             waited = now - query.arrived_us
-            slack = query.slo_us - waited - time
-            cheapest = self._cheapest(batch, query.slo_us)
+            slo_us = self.margin.within(query.slo_us)
+            slack = slo_us - waited - time
+            cheapest = self._cheapest(batch, slo_us)
             dear = post.price * time - cheapest * self._numbers["near"]
             allowed = cheapest * self._numbers["growth"] * waited
-            if slack >= 0 and (dear <= 0 or dear * max(query.slo_us - time, 1) <= allowed):
+            if slack >= 0 and (dear <= 0 or dear * max(slo_us - time, 1) <= allowed):
                 found.append((slack, batch))
         return min(found)[1] if found else None
 
