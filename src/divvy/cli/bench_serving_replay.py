@@ -85,6 +85,6 @@ def _mlperf_row(stage: Stage, deployed: Deployed, who: str, url: str, *, quick: 
         found["p99_ms"],
         "ms",
         contender=who,
-        note=f"Server scenario, objective {slo_ms:.0f} ms: p50 {found['p50_ms']:.1f},"
-        f" p95 {found['p95_ms']:.1f}, {found['failed']} failed, {'valid' if found['valid'] else 'not valid'} at {rate:.1f} queries/s",
+        note=f"Server scenario, {rate:.1f} queries/s, objective {slo_ms:.0f} ms: p50 {found['p50_ms']:.1f},"
+        f" p95 {found['p95_ms']:.1f}, {found['failed']} failed, {'' if found['valid'] else 'not '}valid",
     )
