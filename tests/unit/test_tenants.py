@@ -6,7 +6,7 @@ from divvy.control.paper import carry_out, settle
 from divvy.control.state import FleetState
 from divvy.control.tenants import claims, funded
 from divvy.fleet.budget import parse_budget
-from divvy.fleet.event import NodeChanged, Submitted
+from divvy.fleet.event import NodeChanged, Placed, Started, Submitted
 from divvy.fleet.job import JobSpec, Phase
 from divvy.fleet.mig.skus import find_sku
 from divvy.fleet.node import Node
@@ -114,6 +114,19 @@ def test_leases_end_with_the_demand_the_waiting_ones_first(state):
     assert ask(state, 1, 3_000) == []
     ask(state, 2, 4_000)
     assert [jobs.spec[row].id for row in jobs.live] == ["chat.1", "chat.6"]
+
+
+def test_what_ends_frees_the_node_with_the_fewest_leases():
+    made = FleetState(BUDGET)
+    for name in ("n1", "n2"):
+        made.apply(NodeChanged(0, Node(name, 8, "A100-80GB", 312)))
+    for event in claims(made.snapshot, TENANTS, {"chat": 4}, 1_000):
+        made.apply(event)
+    for number, node in enumerate(("n1", "n2", "n2", "n2"), start=1):
+        made.apply(Placed(1_000, f"chat.{number}", ((node, 1),), True))
+        made.apply(Started(1_000, f"chat.{number}"))
+    (event,) = claims(made.snapshot, TENANTS, {"chat": 3}, 2_000)
+    assert event.job == "chat.1"
 
 
 def test_a_lease_is_known_by_its_name_and_its_payer():

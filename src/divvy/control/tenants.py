@@ -7,13 +7,14 @@ contract and taken back by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from divvy.fleet.event import Event, Stopping, Submitted, Withdrawn
 from divvy.fleet.job import Phase, StopCause
 from divvy.fleet.node import NodeState
 from divvy.fleet.snapshot import Snapshot
-from divvy.fleet.tenant import Service, Tenants, lease, share_out
+from divvy.fleet.tenant import MARK, Service, Tenants, lease, share_out
 
 
 def funded(snapshot: Snapshot, tenants: Tenants, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -39,7 +40,7 @@ def funded(snapshot: Snapshot, tenants: Tenants, wanted: Mapping[str, int]) -> d
 def claims(snapshot: Snapshot, tenants: Tenants, wanted: Mapping[str, int], now: int) -> Iterator[Event]:
     """Yield the leases that begin and end, given how many GPUs each service wants now.
 
-    Leases that wait end before those that run, the youngest first. Apply each event before the next.
+    Apply each event before the next is made.
     """
     asked = {
         service.name: min(max(wanted.get(service.name, 0), service.least), service.most)
@@ -56,23 +57,46 @@ def _adjust(
     snapshot: Snapshot, service: Service, count: int, now: int, *, allocated: bool
 ) -> Iterator[Event]:
     jobs = snapshot.jobs
-    mine = [
-        row
-        for row in jobs.live
-        if (jobs.spec[row].name, jobs.spec[row].account) == (service.mark, service.account)
-        and jobs.spec[row].allocated is allocated
-        and not (jobs.phase[row] is Phase.STOPPING and jobs.stop_cause[row] is StopCause.CANCELLED)
-    ]
+    mine = leases_of(snapshot, service.mark, service.account, allocated=allocated)
     number = max((_number(name) for name in jobs.row if name.startswith(f"{service.name}.")), default=0)
     for _ in range(count - len(mine)):
         number += 1
         yield Submitted(now, lease(service, number, allocated=allocated))
-    ending = sorted(mine, key=lambda row: (jobs.phase[row] is not Phase.QUEUED, -row))
-    for row in ending[: max(len(mine) - count, 0)]:
+    for row in ending_order(snapshot, mine)[: max(len(mine) - count, 0)]:
         if jobs.phase[row] is Phase.QUEUED:
             yield Withdrawn(now, jobs.spec[row].id)
         elif jobs.phase[row] is not Phase.STOPPING:
             yield Stopping(now, jobs.spec[row].id, StopCause.CANCELLED)
+
+
+def leases_of(snapshot: Snapshot, mark: str, account: str, *, allocated: bool) -> list[int]:
+    """Return the rows of a service's leases of one kind, those that were told to end left out."""
+    jobs = snapshot.jobs
+    return [
+        row
+        for row in jobs.live
+        if (jobs.spec[row].name, jobs.spec[row].account) == (mark, account)
+        and jobs.spec[row].allocated is allocated
+        and not (jobs.phase[row] is Phase.STOPPING and jobs.stop_cause[row] is StopCause.CANCELLED)
+    ]
+
+
+def ending_order(snapshot: Snapshot, rows: Sequence[int]) -> list[int]:
+    """Return leases in the order in which they end: which of them runs on is all the same to a service.
+
+    Those that wait come first, then those on nodes with the fewest leases, so that whole nodes come free for
+    gangs and what is left lies close together; of equal ones the youngest.
+    """
+    jobs, there = snapshot.jobs, Counter[int]()
+    for row in jobs.live:
+        if jobs.spec[row].name.startswith(MARK) and jobs.phase[row] is not Phase.STOPPING:
+            there.update(node for node, _ in jobs.placement[row])
+
+    def key(row: int) -> tuple[bool, int, int]:
+        waits = jobs.phase[row] is Phase.QUEUED
+        return not waits, sum(there[node] for node, _ in jobs.placement[row]), -row
+
+    return sorted(rows, key=key)
 
 
 def _number(lease_id: str) -> int:

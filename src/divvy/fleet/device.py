@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
+
+from divvy.fleet.mig.skus import find_sku
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,21 @@ DEVICE_MODELS: Final[dict[str, DeviceModel]] = {
 }
 
 
+#: A slice of a device as a device of its own: ``A100-80GB.3g.40gb``.
+_SLICE: Final = re.compile(r"(?P<whole>.+)\.(?P<gpcs>[1-7])g(?:\.\d+gb)?", re.ASCII)
+
+
 def weight_of(model: str) -> int:
-    """Return the weight of a model by the default price list; an unknown model counts as generic."""
+    """Return the weight of a model by the default price list; an unknown model counts as generic.
+
+    A slice has its compute slices' part of the whole device, rounded to a whole number, so that work on it is
+    charged by slice.
+    """
     known = DEVICE_MODELS.get(model)
-    return known.weight if known is not None else GENERIC.weight
+    if known is not None:
+        return known.weight
+    cut = _SLICE.fullmatch(model)
+    if cut is None or cut["whole"] not in DEVICE_MODELS:
+        return GENERIC.weight
+    slices = find_sku(cut["whole"]).compute_slices
+    return max(1, round(DEVICE_MODELS[cut["whole"]].weight * int(cut["gpcs"]) / slices))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop
 from typing import Final
 
 import numpy as np
 
+from divvy.control.tenants import ending_order, leases_of
 from divvy.fleet.event import Event, Stopping, Withdrawn
 from divvy.fleet.job import JobSpec, Phase, StopCause
 from divvy.fleet.node import Node
@@ -73,34 +74,45 @@ class Lot:
     Attributes:
         scenario: The fleet as it is divided.
         workload: Training jobs and leases.
-        ends: When leases end: (ms, id), ascending.
+        ends: When leases end, ms, and of which kind.
     """
 
     scenario: Scenario
     workload: Workload
-    ends: tuple[tuple[int, str], ...]
+    ends: tuple[tuple[int, JobSpec], ...]
 
 
 class LeaseEnds:
-    """Ends leases when their demand ends, as an asker of a replay."""
+    """Ends leases when their demand ends, as an asker of a replay.
 
-    def __init__(self, ends: Sequence[tuple[int, str]]) -> None:
-        self._ends = list(ends)
-        heapify(self._ends)
+    It says how many of a kind end; which ones is decided as it is live (`control.tenants.ending_order`).
+
+    Args:
+        ends: Ends of leases: (ms, the lease that a trace would name).
+    """
+
+    def __init__(self, ends: Sequence[tuple[int, JobSpec]]) -> None:
+        self._ends = sorted(ends, key=lambda end: end[0], reverse=True)
 
     def next_at(self) -> int | None:
         """Return when the next lease ends, ms."""
-        return self._ends[0][0] if self._ends else None
+        return self._ends[-1][0] if self._ends else None
 
     def poll(self, now: int, snapshot: Snapshot) -> Iterable[Event]:
         """Return the ends that are due."""
+        due: Counter[tuple[str, str, bool]] = Counter()
+        while self._ends and self._ends[-1][0] <= now:
+            spec = self._ends.pop()[1]
+            due[spec.name, spec.account, spec.allocated] += 1
         jobs, found = snapshot.jobs, list[Event]()
-        while self._ends and self._ends[0][0] <= now:
-            _, name = heappop(self._ends)
-            if jobs.phase[jobs.row[name]] is Phase.QUEUED:
-                found.append(Withdrawn(now, name))
-            else:
-                found.append(Stopping(now, name, StopCause.CANCELLED))
+        for (mark, account, allocated), count in due.items():
+            mine = leases_of(snapshot, mark, account, allocated=allocated)
+            for row in ending_order(snapshot, mine)[:count]:
+                name = jobs.spec[row].id
+                if jobs.phase[row] is Phase.QUEUED:
+                    found.append(Withdrawn(now, name))
+                else:
+                    found.append(Stopping(now, name, StopCause.CANCELLED))
         return found
 
 
@@ -118,7 +130,7 @@ def together(whole: Whole, seed: int, wanted: Mapping[str, Sequence[int]]) -> Lo
         ]
         for number, (begin, end, allocated) in enumerate(sorted(some), start=1):
             leases.append((begin, lease(one, number, allocated=allocated)._replace(model=""), end))
-    ends = tuple(sorted((end, spec.id) for _, spec, end in leases if end < whole.until))
+    ends = tuple((end, spec) for _, spec, end in leases if end < whole.until)
     work = _merged(whole.scenario.workload(seed), [(begin, spec) for begin, spec, _ in leases])
     return Lot(whole.scenario, work, ends)
 
