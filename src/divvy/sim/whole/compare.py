@@ -35,17 +35,20 @@ class Apart:
 
     Attributes:
         part: Quantile of the rates that the fixed part is sized for; 1 is the peak.
-        own: Whether slices are planned and served by the own planner, so that only the plan differs.
+        own: Whether slices are planned and served by the own planner.
+        all_own: Whether jobs and caches are, too, so that only the plan differs.
     """
 
     part: float
     own: bool = False
+    all_own: bool = False
 
 
 APART: Final = {
     "apart, peak": Apart(1.0),
     "apart, median": Apart(0.5),
     "apart, peak, own slices": Apart(1.0, own=True),
+    "apart, peak, own tools": Apart(1.0, own=True, all_own=True),
 }
 _SAMPLES: Final = 24
 
@@ -84,7 +87,7 @@ def compare(
             told(f"seed {seed}: {name}")
             curves = tools.whole.curves if way.own else tools.paris
             parts[name] = fixed_parts(tools.whole, curves, tools.whole.rates(seed), way.part)
-            found[name].append(_apart(tools, seed, parts[name], curves))
+            found[name].append(_apart(tools, seed, parts[name], curves, all_own=way.all_own))
     return {
         "schema": SCHEMA,
         **_describe(tools.whole, seeds),
@@ -126,14 +129,15 @@ def _one(tools: Tools, seed: int) -> dict[str, float]:
 
 
 def _apart(
-    tools: Tools, seed: int, parts: Mapping[str, int], curves: Mapping[str, Curve]
+    tools: Tools, seed: int, parts: Mapping[str, int], curves: Mapping[str, Curve], *, all_own: bool
 ) -> dict[str, float]:
     whole = tools.whole
     by_service = whole.rates(seed)
     lot = apart(whole, seed, parts)
-    run = replay(lot.scenario, create(tools.rival), seed, workload=lot.workload)
+    jobs = create(tools.planner if all_own else tools.rival)
+    run = replay(lot.scenario, jobs, seed, workload=lot.workload)
     held = stays(run)
-    figures = _figures(tools, run, held, seed, own=False)
+    figures = _figures(tools, run, held, seed, own=all_own)
     for service in whole.tenants.services:
         curve = curves[service.name]
         count = parts[service.name]
