@@ -167,6 +167,7 @@ def _title(document: Mapping[str, Any]) -> str:
         case "divvy.topo/1":
             return str(document["name"])
         case "divvy.route.plan/1":
-            return f"{len(document['transfers'])} transfers on {document['topology']}"
+            count = len(document["transfers"])
+            return f"{count} transfer{'' if count == 1 else 's'} on {document['topology']}"
         case _:
             return f"{document['from']} to {document['to']} on {document['topology']}"

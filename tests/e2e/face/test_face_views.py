@@ -73,6 +73,7 @@ def test_every_view_is_drawn_without_a_fault(visit, size, scheme):
         page = one.go(view)
         expect(page.locator("main h1")).to_have_count(1)
         expect(page.locator(".elsewhere code").first).to_be_visible()
+        expect(page.locator(".pair-tile")).to_have_count(5 if "asked" in view else 0)
         one.shoot(f"page-{name}-{size}-{scheme}")
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{name} scrolls sideways by {wider} px"
@@ -84,6 +85,7 @@ def test_axe_finds_nothing(visit, scheme):
     options = {} if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same in the dark
     for view in VIEWS.values():
         page = one.go(view)
+        expect(page.locator(".pair-tile")).to_have_count(5 if "asked" in view else 0)
         found = Axe().run(page, options=options).response["violations"]
         assert [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found] == [], view
 
@@ -125,7 +127,7 @@ def test_a_topology_has_a_picture_a_matrix_and_the_plan_says_why_other_ways_were
     expect(page.locator("table.links td[data-near='3']").first).to_have_text("NV4")
     row = page.locator('tr[data-key="t0"]')
     expect(row).to_contain_text("100% nvlink")
-    row.get_by_text("1 ways").click()
+    row.get_by_text("1 way").click()
     expect(row).to_contain_text("rdma-affine: slower even alone")
 
 
@@ -169,6 +171,7 @@ def test_every_claim_stands_beside_our_figures(visit):
 def test_every_chart_is_saved_as_svg_and_png(visit, view, tmp_path):
     page = visit().go(view)
     charts = page.locator("[data-chart]")
+    expect(charts.first).to_be_visible()
     assert charts.count() >= 1
     for number in range(charts.count()):
         name = charts.nth(number).get_attribute("data-chart")

@@ -180,7 +180,7 @@ function flowRow(one) {
     h("td", { class: "num" }, size(one.bytes)),
     h("td", {}, one.routes.map((route) => h("div", {}, `${percent(route.share)} ${route.kind}`, route.via.length ? h("span", { class: "sub" }, `via ${route.via.join(", ")}`) : null))),
     h("td", {}, one.bottleneck),
-    h("td", {}, one.rejected.length ? h("details", {}, h("summary", {}, `${one.rejected.length} ways`), h("ul", { class: "plain" }, one.rejected.map((other) => h("li", {}, h("b", {}, other.kind), `: ${other.why}`)))) : NONE),
+    h("td", {}, one.rejected.length ? h("details", {}, h("summary", {}, many(one.rejected.length, "way")), h("ul", { class: "plain" }, one.rejected.map((other) => h("li", {}, h("b", {}, other.kind), `: ${other.why}`)))) : NONE),
   );
 }
 
