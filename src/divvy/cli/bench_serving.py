@@ -11,6 +11,7 @@ from typing import Final
 
 from divvy.cli.bench_kept import Kept
 from divvy.cli.bench_row import Row
+from divvy.cli.bench_serving_change import change_rows
 from divvy.cli.bench_serving_contenders import BALANCERS, RAYS
 from divvy.cli.bench_serving_divvy import ROUTERS
 from divvy.cli.bench_serving_rates import BEST, EQUAL, Rates, leave_out, measure, rate_rows, zero_row
@@ -31,6 +32,7 @@ _QUICK: Final = Effort(seeds=1, queries=80, step=1.4, lanes=4)
 PARTS: Final = {
     "router": "latency that the router adds, requests per second on one core",
     "kill": "a back end killed under load",
+    "change": "layouts changed while serving",
     "replay": "the replay's prediction of the live p99, and MLPerf's generator",
     "rates": "every contender on its own best layout",
     "equal": "the same on equal slices",
@@ -68,8 +70,10 @@ def rows(
             yield from added_rows(quick=quick)
             yield pinned_row(quick=quick)
         if "kill" in wanted:
-            announce("a back end is killed")
             yield from kill_rows(stages[0], quick=quick)
+        if "change" in wanted:
+            announce("layouts are changed while serving")
+            yield from change_rows(stages[0], quick=quick)
         if "replay" in wanted:
             announce("replay beside life")
             queries = 50 if quick else 1_000
