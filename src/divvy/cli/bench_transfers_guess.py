@@ -55,14 +55,13 @@ def _errors(setting: Setting, contender: Contender, *, loopback: bool) -> list[f
         setting.lab("4gbit,1gbit", 2) as lab,
         Crew(lab.fabric, contender, largest, loopback=loopback) as crew,
     ):
-        rounds = 1 if setting.quick else 3
-        for turn in range(rounds + (1 if setting.quick else _LEARN)):
+        learn = 1 if setting.quick or loopback else _LEARN
+        for turn in range(2 * learn):
             for size, pieces in rng.sample(grid, len(grid)):
                 moved = crew.run([Move(0, 1, size, pieces)])[0]
-                learning = turn < (1 if setting.quick else _LEARN)
                 # Divvy predicts until both sides have accounted all; what it says of that later is not in it.
                 real = moved.report["seconds"] if moved.report else moved.seconds
-                if moved.estimate_s and moved.estimate_s > 0 and not learning:
+                if moved.estimate_s and moved.estimate_s > 0 and turn >= learn:
                     out.append(math.log(moved.estimate_s / real))
     return out
 

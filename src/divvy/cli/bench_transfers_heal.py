@@ -136,7 +136,7 @@ def _turn(lab: RailsLab, crew: Crew, event: str, *, quick: bool) -> _Turn:
             lab.set_rate(1, 0, rate)
         else:
             lab.cut(1, 0)
-        moved = crew.finish([move], seconds=6 if quick else 30)[0]
+        moved = crew.finish([move], seconds=6 if quick else 15)[0]
     finally:
         with contextlib.suppress(ValueError):
             lab.restore(1, 0)

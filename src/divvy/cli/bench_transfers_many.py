@@ -20,7 +20,7 @@ from divvy.sim.flows.compare import run
 
 _RATES: Final = "400mbit,100mbit"
 _HOSTS: Final = 4
-_ROOM: Final = 160 * MIB
+_ROOM: Final = 64 * MIB
 _OWN: Final = (who.DIVVY_NIXL, who.DIVVY_TCP)
 
 
@@ -40,7 +40,7 @@ def many_rows(setting: Setting) -> Iterator[Row]:
     )
     with (
         setting.lab(_RATES, _HOSTS) as lab,
-        contest(lab.fabric, (*_OWN, *PEERS), _ROOM if not setting.quick else 48 * MIB) as (running, lacking),
+        contest(lab.fabric, (*_OWN, *PEERS), _ROOM) as (running, lacking),
     ):
         own = {label: crew for label, crew in running.items() if label in {c.label for c in _OWN}}
         many = in_turns(setting, running, twelve, lacking, "12 transfers")
@@ -59,14 +59,14 @@ def many_rows(setting: Setting) -> Iterator[Row]:
 
 
 def _twelve(*, quick: bool) -> list[Move]:
-    """Return a transfer between each ordered pair of hosts, of 4 to 24 MiB."""
+    """Return a transfer between each ordered pair of hosts, of 4 to 16 MiB."""
     rng = random.Random(8)  # noqa: S311 - sizes
     room = dict.fromkeys(range(_HOSTS), 0)
     out = []
     for a in range(_HOSTS):
         for b in range(_HOSTS):
             if a != b:
-                size = rng.randint(4, 24) * MIB // (4 if quick else 1)
+                size = rng.randint(4, 16) * MIB // (4 if quick else 1)
                 out.append(Move(a, b, size, offset=room[b]))
                 room[b] += size
     return out
@@ -74,7 +74,7 @@ def _twelve(*, quick: bool) -> list[Move]:
 
 def _incast(*, quick: bool) -> list[Move]:
     """Return three equal transfers into the first host."""
-    size = (4 if quick else 16) * MIB
+    size = (4 if quick else 8) * MIB
     return [Move(host, 0, size, offset=(host - 1) * size) for host in (1, 2, 3)]
 
 

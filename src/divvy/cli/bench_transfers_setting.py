@@ -19,7 +19,7 @@ from divvy.cli.bench_row import Row, figure, median
 from divvy.cli.bench_transfers_crew import Contender, Crew, CrewError, Move, Moved, crews, makespan
 
 MIB: Final = 1 << 20
-TURNS: Final = 9
+TURNS: Final = 7
 _WARM_TURNS: Final = 2
 _QUICK_TURNS: Final = 2
 _PIDS: Final = 100_000

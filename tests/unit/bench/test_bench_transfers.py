@@ -69,7 +69,7 @@ def test_theory_of_an_incast_is_the_receivers_rails() -> None:
     theory = bench_transfers_many._theory(
         read_fabric("r", 4, 2, "400mbit,100mbit"), bench_transfers_many._incast(quick=False)
     )
-    fair = 3 * (16 << 20) / 62.5e6
+    fair = 3 * (8 << 20) / 62.5e6
     assert theory.bound_s == pytest.approx(fair, rel=0.02)
     assert fair * 0.99 <= theory.simulated_s <= fair * 1.02
 

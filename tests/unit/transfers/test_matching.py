@@ -8,6 +8,7 @@ import pytest
 
 from divvy.adapters.rails.fabric import read_fabric, topology_of, with_cut
 from divvy.errors import DivvyError, InputError, NotFoundError, UnavailableError
+from divvy.fleet.topology.read import build
 from divvy.planners.transfers.candidates import Finder
 from divvy.planners.transfers.matching import Ask, Place, pair_document, read_ask, settings_of, tried_pairs
 from divvy.planners.transfers.plan import Transfer
@@ -107,6 +108,24 @@ def test_ucx_is_given_the_fast_rail_alone_and_both_where_they_are_equal() -> Non
     found = settings_of(even, tried_pairs(even, Finder(even), read_ask(even, ask()))[0])
     assert found["nixl_ucx"]["prefill"]["UCX_NET_DEVICES"].split(",") == ["e0", "e1"]
     assert found["nixl_ucx"]["prefill"]["UCX_MAX_RNDV_RAILS"] == "2"
+
+
+def test_gpus_and_verbs_devices_are_named_as_the_stacks_name_them() -> None:
+    matrix = """\
+        GPU0    GPU1    mlx5_0  mlx5_1  CPU Affinity    NUMA Affinity
+GPU0     X      SYS     PIX     SYS     0-7     0
+GPU1    SYS      X      SYS     PIX     8-15    1
+mlx5_0  PIX     SYS      X      SYS
+mlx5_1  SYS     PIX     SYS      X
+"""
+    ways = roads(build([("m.txt", matrix)]))
+    asked = read_ask(ways, {"prefill": ["GPU0"], "decode": ["GPU1"], "kv_bytes": MIB})
+    tried = tried_pairs(ways, Finder(ways), asked)[0]
+    found = settings_of(ways, tried)
+    matrix_of = found["mooncake"]["decode"]["nic_priority_matrix"]
+    assert list(matrix_of) == ["cuda:1"]
+    devices = found["nixl_ucx"]["prefill"]["UCX_NET_DEVICES"]
+    assert devices == "all" or (devices.startswith("mlx5_") and devices.endswith(":1"))
 
 
 class Desk:

@@ -7,11 +7,13 @@ nothing; of equal times the earlier candidate wins.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from divvy.errors import InputError
+from divvy.fleet.topology.graph import Kind
 from divvy.planners.transfers.candidates import Finder, nics_of, vertices_on
 from divvy.planners.transfers.online import Online
 from divvy.planners.transfers.pairing import cached_prefix
@@ -21,6 +23,7 @@ from divvy.planners.transfers.roads import Roads
 _CHUNKS: Final = 40
 _WORTH_BYTES: Final = 256 * 1024
 MOST_PAIRS: Final = 4096
+_VERBS: Final = re.compile(r"(?:mlx\d|rocep|bnxt_re|irdma|hfi\d|qedr|rxe|efa)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +258,7 @@ def settings_of(ways: Roads, tried: Tried) -> dict[str, Any]:
         known = nics_of(ways, place)
         every = [v for row in routes for v in row["via"] if v in known]
         chosen = [v for row in equal for v in row["via"] if v in known]
-        names = [ways.topo.vertices[v].name or v for v in dict.fromkeys(chosen)]
+        names = [_ucx_device(ways.topo.vertices[v].name or v) for v in dict.fromkeys(chosen)]
         count = str(max(1, len(names)))
         out["nixl_ucx"][side] = {
             "UCX_NET_DEVICES": ",".join(names) or "all",
@@ -264,13 +267,26 @@ def settings_of(ways: Roads, tried: Tried) -> dict[str, Any]:
         }
         rest = [ways.topo.vertices[v].name or v for v in known if v not in every]
         used = [ways.topo.vertices[v].name or v for v in dict.fromkeys(every)]
-        numa = ways.topo.vertices[place].numa or 0
-        out["mooncake"][side] = {"nic_priority_matrix": {f"cpu:{numa}": [used, rest]}}
+        out["mooncake"][side] = {"nic_priority_matrix": {_location(ways, place): [used, rest]}}
         domain = ways.topo.vertices[place].domain or ways.topo.name
         out["dynamo"].append(
             {"node": machine or place, "label": f"divvy.dev/transfer-domain={_label(domain)}"}
         )
     return out
+
+
+def _ucx_device(name: str) -> str:
+    """Return a NIC as UCX names it: verbs devices with their port, network devices as they are."""
+    return f"{name}:1" if _VERBS.match(name) else name
+
+
+def _location(ways: Roads, place: str) -> str:
+    """Return a place as Mooncake names its memory: ``cuda:2``, ``cpu:0``."""
+    vertex = ways.topo.vertices[place]
+    if vertex.kind is not Kind.GPU:
+        return f"cpu:{vertex.numa or 0}"
+    mine = [v.id for v in ways.topo.of_kind(Kind.GPU) if v.machine == vertex.machine]
+    return f"cuda:{mine.index(place)}"
 
 
 def _label(text: str) -> str:
