@@ -24,6 +24,7 @@ SHOWN: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ),
 )
 _SECONDS: Final = 120.0
+_LAST: Final = 15
 
 
 def show_examples(socket: Path) -> None:
@@ -39,20 +40,15 @@ def _run(arguments: list[str], socket: Path, given: bytes = b"") -> bytes:
     """Return what a verb prints, run at low priority; nothing where it fails or takes too long."""
     command = [sys.executable, "-m", "divvy", *arguments]
     environment = {**os.environ, "DIVVY_HOME": str(socket.parent), "DIVVY_SERVER": ""}
+    pipe = subprocess.PIPE
     try:
-        done = subprocess.run(
-            command,
-            input=given,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-            env=environment,
-            preexec_fn=_last,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
+            os.setpriority(os.PRIO_PROCESS, process.pid, _LAST)
+            try:
+                made, _ = process.communicate(given, _SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return b""
+    except OSError:
         return b""
-    return done.stdout if done.returncode == 0 else b""
-
-
-def _last() -> None:
-    os.nice(15)
+    return made if process.returncode == 0 else b""
