@@ -16,6 +16,7 @@ import numpy as np
 from divvy.adapters.lab.lab import Lab
 from divvy.adapters.load.openloop import fire_now
 from divvy.adapters.load.volley import Volley
+from divvy.adapters.mig.carry_out import layouts_of
 from divvy.adapters.mig.emulator import Crash, EmulatedSmi
 from divvy.adapters.mig.smi import SmiDriver
 from divvy.cli.bench_row import Row, figure
@@ -74,10 +75,8 @@ def change_rows(stage: Stage, *, quick: bool) -> Iterator[Row]:
         machine = _SlowSmi(stage.request.sku, stage.case.gpus)
         _cut(machine, layouts[0])
         outcomes = [
-            _changed(
-                stage, lab, front, machine, (layouts[n], layouts[n + 1]), home, broken=n == 1 and not quick
-            )
-            for n in range(2)
+            _changed(stage, lab, front, machine, wanted, home, broken=n == 1 and not quick)
+            for n, wanted in enumerate(layouts[1:])
         ]
     failed = sum(int((~one.volley.good).sum()) for one in outcomes)
     total = sum(one.volley.good.size for one in outcomes)
@@ -121,14 +120,16 @@ def _changed(
     lab: Lab,
     front: Front,
     machine: EmulatedSmi,
-    layouts: tuple[Sequence[Layout], Sequence[Layout]],
+    wanted: Sequence[Layout],
     home: Path,
     *,
     broken: bool,
 ) -> _Outcome:
-    """Change from one layout to another under load."""
+    """Change from what the machine has to a wanted layout, under load."""
     sku, note = stage.request.sku, home / "change.json"
-    change, ends = plan_change(sku, tuple(layouts[0]), tuple(layouts[1]), "bare")
+    driver = SmiDriver(machine)
+    present = layouts_of(sku, driver.instances(), machine.gpus)
+    change, ends = plan_change(sku, present, tuple(wanted), "bare")
     specs = {one.name: one for one in make_specs(sku, ends, stage.profile, largest=32)}
     answers: list[Volley] = []
     stop = threading.Event()
@@ -143,7 +144,7 @@ def _changed(
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        live = LiveChange(lab, front, SmiDriver(machine), specs, note)
+        live = LiveChange(lab, front, driver, specs, note)
         if broken:
             machine.crash_after = len(change.steps) // 4
             try:
@@ -151,7 +152,7 @@ def _changed(
             except Crash:
                 machine.crash_after = None
             kept = change_from_json(parse_json(note.read_text(encoding="utf-8")), sku)
-            again = LiveChange(lab, front, SmiDriver(machine), specs, note)
+            again = LiveChange(lab, front, driver, specs, note)
             again.clock = live.clock
             again.run(kept)
         else:
