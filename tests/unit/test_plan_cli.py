@@ -10,6 +10,7 @@ from divvy.control.journal import Entry
 from divvy.control.shadow import shadow_report
 from divvy.fleet.event import Placed, Started, Submitted
 from divvy.fleet.job import JobSpec
+from divvy.service.schemas.one_plan import ApplyView, OnePlanView, ShadowView
 
 FLEET = """
 [fleet]
@@ -70,6 +71,7 @@ def document(answer):
 def test_plan_apply_and_a_stale_plan(fleet, divvy):
     code, first = document(divvy("plan", "--fleet", fleet, "--json"))
     assert (code, first["schema"]) == (1, "divvy.plan/1")
+    OnePlanView.model_validate(first)
     assert {one["job"] for one in first["jobs"]["start"]} == {"gang", "images.1"}
     assert all(one["text"] for one in first["jobs"]["start"])
     assert first["slices"][0]["price"]["seconds"][1] == 70
@@ -85,6 +87,7 @@ def test_plan_apply_and_a_stale_plan(fleet, divvy):
     assert str(version) in err
     code, done = document(divvy("apply", "--fleet", fleet, "--version", version, "--json"))
     assert (code, done["schema"], done["left"]) == (0, "divvy.apply/1", [])
+    ApplyView.model_validate(done)
     code, _, err = divvy("apply", "--fleet", fleet, "--version", version, "--json")
     assert code == 2
     assert json.loads(err)["code"] == "plan-stale"
@@ -207,6 +210,7 @@ def test_shadow_compares_the_first_answer_with_what_the_engine_did():
         entry(4, 62_000, (), [start("z")], carried_out=[Placed(62_000, "z", (("n", 2),), True)]),
     ]
     report = shadow_report(steps, 0)
+    ShadowView.model_validate(report)
     assert (report["passes"], report["starts"], report["preemptions"], report["holds"]) == (2, 2, 1, 1)
     assert [(row["job"], row["sooner_seconds"]) for row in report["jobs"]] == [("x", 60.0), ("y", None)]
     assert report["sooner_seconds"] == {"p5": 60.0, "p50": 60.0, "p95": 60.0}

@@ -19,6 +19,7 @@ from divvy.planners.slices.base import Request
 from divvy.planners.slices.capacity import Block, Curve
 from divvy.planners.slices.packing import lay_out
 from divvy.planners.transfers.candidates import Finder
+from divvy.service.schemas.one_plan import ScenarioView
 from divvy.sim.whole.arrange import divided, is_lease
 from divvy.sim.whole.moving import moved, places_at
 from divvy.sim.whole.serving import attained
@@ -201,7 +202,7 @@ def test_a_scenario_is_the_same_twice_and_pairs_seeds(run):
     code, out, _ = run(SCENARIO, "--json")
     assert code == 0
     document = json.loads(out)
-    assert document["schema"] == "divvy.scenario/1"
+    ScenarioView.model_validate(document)
     first, *others = document["arrangements"]
     assert first["name"] == "one plan"
     for one in document["arrangements"]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from divvy.service import schemas
 from divvy.service.schemas.interconnect import INTERCONNECT
+from divvy.service.schemas.one_plan import ONE_PLAN
 from divvy.service.schemas.pairing import PAIRING
 from divvy.service.schemas.slices import SLICES
 
@@ -67,7 +68,7 @@ _COMMAND_LINE: Final[dict[str, dict[str, dict[str, str]]]] = {
 def published() -> dict[str, dict[str, Any]]:
     """Return every schema by the name of its file: ``status.1.json`` holds ``divvy.status/1``."""
     found: dict[str, dict[str, Any]] = {}
-    for model in (*_ANSWERS, *INTERCONNECT, *SLICES, *PAIRING):
+    for model in (*_ANSWERS, *INTERCONNECT, *SLICES, *PAIRING, *ONE_PLAN):
         schema = _permit_more(model.model_json_schema(by_alias=True, mode="serialization"))
         found[_file_name(schema["properties"]["schema"]["const"])] = schema
     problem = _permit_more(schemas.Problem.model_json_schema(mode="serialization"))
