@@ -110,7 +110,7 @@ function result({ document, problem }) {
   const [now, other] = document.sides;
   const { basis, change, asked } = document;
   return [
-    h("p", { class: "dim" }, `${many(basis.jobs, "job")} since ${clock(basis.from_at)} on ${many(basis.gpus, "device")}, replayed under budget version ${basis.budget_version} and ${basis.policy}, and as asked under ${asked.policy}. ${basis.drawn ? `${many(basis.drawn, "of them")} not over: how long they run is drawn from jobs like them. ` : ""}This is a forecast by replay, not a measurement.`),
+    h("p", { class: "dim" }, `${many(basis.jobs, "job")} since ${clock(basis.from_at)} on ${many(basis.gpus, "device")}, replayed under budget version ${basis.budget_version} and ${basis.policy}, and as asked under ${asked.policy}. ${basis.drawn ? `${number(basis.drawn)} of them are not over: how long they run is drawn from jobs like them. ` : ""}This is a forecast by replay, not a measurement.`),
     h(
       "div",
       { class: "tiles" },
