@@ -24,6 +24,7 @@ def rows(*, quick: bool, announce: Callable[[str], None]) -> Iterator[Row]:
     for told in claims():
         announce(told["claim"])
         for row in (*told["published"], *told["measured"]):
+            where = "" if row in told["published"] else f"measured on: {told['machine']}"
             about = f"claim: {told['claim']} ({told['source']}); conditions: {told['conditions']}"
-            parts = (row["note"], about, told["correction"], f"again: {told['command']}")
+            parts = (row["note"], about, told["correction"], where, f"again: {told['command']}")
             yield {**row, "note": "; ".join(part for part in parts if part)}
