@@ -27,7 +27,7 @@ _ROOMS: Final = (
     *("adapters/lab", "adapters/load", "adapters/balancers", "adapters/rayserve", "adapters/front", "perf"),
     *("planners/queries", "planners/slices", "sim/queries"),
 )
-_FULL: Final = Effort(seeds=5, queries=500, step=1.04, lanes=2)
+_FULL: Final = Effort(seeds=5, queries=400, step=1.04, lanes=4)
 _QUICK: Final = Effort(seeds=1, queries=80, step=1.4, lanes=4)
 PARTS: Final = {
     "router": "latency that the router adds, requests per second on one core",
@@ -62,7 +62,7 @@ def rows(
     effort = Effort(seeds or full.seeds, full.queries, full.step, full.lanes)
     trials = Trials(Kept(cache, _ROOMS), effort, time.monotonic() + minutes * 60)
     wanted = parts or tuple(PARTS)
-    found: dict[tuple[str, str], Sequence[Rates]] = {}
+    everything: dict[tuple[str, str], Sequence[Rates]] = {}
     with libraries_quiet():
         stages = [Stage(case) for case in (CASES[:1] if quick else CASES)]
         if "router" in wanted:
@@ -76,19 +76,35 @@ def rows(
             yield from change_rows(stages[0], quick=quick)
         if "replay" in wanted:
             announce("replay beside life")
-            queries = 50 if quick else 1_000
+            queries = 50 if quick else 500
             yield from prediction_rows(stages[0], seeds=effort.seeds, queries=queries, quick=quick)
-        for part, layout in (("rates", BEST), ("equal", EQUAL)):
-            for stage in stages if part in wanted else []:
-                go = partial(measure, stage, trials=trials, equal=layout == EQUAL, announce=announce)
-                # Ray's processes are never quite idle: each of its contenders has the machine to itself.
-                alone = [one for ray in RAYS for one in (leave_out(ray, effort) if quick else go([ray]))]
-                found[stage.case.name, layout] = [*go([*BALANCERS, *ROUTERS]), *alone]
-                yield from rate_rows(
-                    stage.case.name, layout, found[stage.case.name, layout], _how(stage, effort)
-                )
-    if found:
-        yield zero_row(found)
+        layouts = [layout for part, layout in (("rates", BEST), ("equal", EQUAL)) if part in wanted]
+        for stage in stages:
+            found = _rates(stage, layouts, trials, quick=quick, announce=announce)
+            everything |= {(stage.case.name, layout): rates for layout, rates in found.items()}
+            for layout, rates in found.items():
+                yield from rate_rows(stage.case.name, layout, rates, _how(stage, effort))
+    if everything:
+        yield zero_row(everything)
+
+
+def _rates(
+    stage: Stage, layouts: Sequence[str], trials: Trials, *, quick: bool, announce: Callable[[str], None]
+) -> dict[str, list[Rates]]:
+    """Return the rates on a case by layout.
+
+    Ray's processes are never quite idle: it comes last, and each of its contenders has the machine to itself.
+    """
+    found = {}
+    for layout in layouts:
+        go = partial(measure, stage, trials=trials, equal=layout == EQUAL, announce=announce)
+        found[layout] = go([*BALANCERS, *ROUTERS])
+    for layout in layouts:
+        go = partial(measure, stage, trials=trials, equal=layout == EQUAL, announce=announce)
+        for ray in RAYS:
+            why = "not in a quick run: it takes half a minute to come up" if quick else trials.over
+            found[layout] += leave_out(ray, trials.effort, why) if why else go([ray])
+    return found
 
 
 def _how(stage: Stage, effort: Effort) -> str:

@@ -123,10 +123,10 @@ def _searched(
     }
 
 
-def leave_out(contender: Contender, effort: Effort) -> list[Rates]:
-    """Return the row of a contender that a quick run has no time for."""
+def leave_out(contender: Contender, effort: Effort, why: str) -> list[Rates]:
+    """Return the row of a contender that there is no time for."""
     nothing = (None,) * effort.seeds
-    return [Rates(contender, "-", 0.0, nothing, "not in a quick run: it takes half a minute to come up")]
+    return [Rates(contender, "-", 0.0, nothing, why)]
 
 
 def rate_rows(case: str, layout: str, found: Sequence[Rates], how: str) -> Iterator[Row]:

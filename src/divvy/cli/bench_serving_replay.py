@@ -49,6 +49,7 @@ def _compared(
     """Return one comparison: live and replayed latencies of the same arrivals, all seeds together."""
     rate, percent = deployed.expected_qps * share, 50 if share == _LOW else 99
     live, replayed, failed = [], [], 0
+    queries = queries // 3 if share == _LOW else queries
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         plan = make_plan(stage, rate, seed, queries, whole=True)
         volley = fire(plan)

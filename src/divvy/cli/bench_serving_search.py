@@ -95,6 +95,11 @@ class Trials:
     def __init__(self, kept: Kept, effort: Effort, end: float) -> None:
         self._kept, self.effort, self._end = kept, effort, end
 
+    @property
+    def over(self) -> str:
+        """Return that the time is up; empty while it is not."""
+        return "" if time.monotonic() < self._end else "not measured in the time given"
+
     def one(
         self, stage: Stage, who: str, slices: Sequence[int], rate_qps: float, seed: int, fire: Fire
     ) -> Figures | None:
