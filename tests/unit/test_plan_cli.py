@@ -118,6 +118,26 @@ def test_more_demand_takes_more_gpus_and_less_gives_them_back(fleet, divvy):
     assert found["services"][0]["gpus"] == []
 
 
+def test_an_account_may_go_with_its_jobs(fleet, divvy):
+    version = document(divvy("plan", "--fleet", fleet, "--json"))[1]["version"]
+    assert divvy("apply", "--fleet", fleet, "--version", version)[0] == 0
+    text = FLEET.replace("RATE", "100").replace("[accounts.train]", "[accounts.other]")
+    fleet.write_text(text.replace('"train"', '"other"').replace('"gang"', '"new"'), encoding="utf-8")
+    code, then = document(divvy("plan", "--fleet", fleet, "--json"))
+    assert code == 1
+    assert [one["job"] for one in then["jobs"]["start"]] == ["new"]
+
+
+def test_a_job_that_is_asked_for_otherwise_starts_anew(fleet, divvy):
+    version = document(divvy("plan", "--fleet", fleet, "--json"))[1]["version"]
+    assert divvy("apply", "--fleet", fleet, "--version", version)[0] == 0
+    fleet.write_text(FLEET.replace("RATE", "100").replace("gpus = 4", "gpus = 2"), encoding="utf-8")
+    then = document(divvy("plan", "--fleet", fleet, "--json"))[1]
+    assert [(one["job"], one["gpus"]) for one in then["jobs"]["start"]] == [("gang", 2)]
+    assert divvy("apply", "--fleet", fleet, "--version", then["version"])[0] == 0
+    assert divvy("plan", "--fleet", fleet)[0] == 0
+
+
 def test_text_and_ids(fleet, divvy):
     code, out, _ = divvy("plan", "--fleet", fleet)
     assert code == 1
@@ -170,7 +190,8 @@ def test_what_cannot_be_planned_ends_with_2(fleet, divvy, tmp_path):
     assert divvy("plan", "--fleet", fleet, "--services", fleet)[0] == 2
     assert divvy("plan", "--at", "2027-01-01")[0] == 2
     state = tmp_path / "fleet.state.json"
-    for text in ("", "{", "[]", '{"schema": "x"}'):
+    damaged = '{"schema": "divvy.fleet.state/1"}', '{"schema": "divvy.fleet.state/1", "state": 3, "at": "x"}'
+    for text in ("", "{", "[]", '{"schema": "x"}', *damaged):
         state.write_text(text)
         assert divvy("plan", "--fleet", fleet)[0] == 2
     state.write_text('{"schema": "divvy.fleet.state/1", "at": 1, "state": {"format": 1}, "tenancy": {}}')

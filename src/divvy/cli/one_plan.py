@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from divvy.cli.one_means import means_of, wanted_of
 from divvy.control.agenda import Agenda
 from divvy.control.codec import restore, state_document
 from divvy.control.one_plan import one_plan_document, read_tenancy, tenancy_document
-from divvy.control.paper import differences, settle
+from divvy.control.paper import Wish, differences, endings, settle
 from divvy.control.state import FleetState
 from divvy.control.tenants import claims
 from divvy.errors import Fault, InputError, NotFoundError
@@ -96,12 +96,22 @@ def from_files(fleet: Path, state: Path | None, now: int | None) -> Base:
         raise InputError.one(
             "plan-time", "the time lies before the last change of the state", path="--at", fix="leave it out"
         )
+    ended = list(_ended(held, file.wish, at))
+    if ended:  # ids of jobs that are over may be used again
+        held = restore(state_document(held.snapshot))
     for event in differences(held.snapshot, file.wish, at):
         held.apply(event)
     planner = registry.create(file.planner)
     return Base(
         held, tenancy, file.wish.tenants, planner, at, str(fleet), file.topology, file.slices, file.dispatcher
     )
+
+
+def _ended(state: FleetState, wish: Wish, now: int) -> Iterator[Event]:
+    """Apply the ends of jobs that a file asks for no more, and yield them."""
+    for event in endings(state.snapshot, wish, now):
+        state.apply(event)
+        yield event
 
 
 def _kept(path: Path, file: FleetFile) -> tuple[FleetState, Tenancy, int]:
@@ -114,7 +124,10 @@ def _kept(path: Path, file: FleetFile) -> tuple[FleetState, Tenancy, int]:
         raise InputError.one("state-unreadable", f"{path}: {error}", path="--state", allowed=STATE) from error
     if not isinstance(document, dict) or document.get("schema") != STATE:
         raise InputError.one("state-schema", f"{path} is no state of a fleet", path="--state", allowed=STATE)
-    return restore(document["state"]), read_tenancy(document["tenancy"]), int(document["at"])
+    try:
+        return restore(document["state"]), read_tenancy(document["tenancy"]), int(document["at"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError.one("state-damaged", f"{path} is damaged: {error!r}", path="--state") from error
 
 
 def write_state(path: Path, base: Base, tenancy: Tenancy) -> None:
@@ -166,11 +179,25 @@ def from_store(database: str, home: Path, services: Path | None) -> Base:
     finally:
         store.dispose()
     name = str(json.loads(published.text)["planner"]) if published is not None else "budget"
-    kept = home / TENANCY
-    tenancy = read_tenancy(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else Tenancy()
+    tenancy = _tenancy(home / TENANCY)
     last = max(published.at if published is not None else 0, loaded.state.snapshot.epochs[-1].since)
     now = max(time.time_ns() // 1_000_000, last)
     return Base(loaded.state, tenancy, _tenants(services, loaded.state), registry.create(name), now, database)
+
+
+def _tenancy(path: Path) -> Tenancy:
+    """Return what was planned last for the services of a control plane; nothing where nothing was.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    if not path.exists():
+        return Tenancy()
+    try:
+        return read_tenancy(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        fix = "remove it: the next plan shows all slices and routes as new"
+        raise InputError.one("tenancy-unreadable", f"{path}: {error}", path="--home", fix=fix) from error
 
 
 def _tenants(services: Path | None, state: FleetState) -> Tenants:

@@ -49,20 +49,35 @@ class Wish:
     tenants: Tenants
 
 
-def differences(snapshot: Snapshot, wish: Wish, now: int) -> Iterator[Event]:
-    """Yield what turns a state's wishes into those of a file; apply each before the next is made."""
-    there = Budget(snapshot.policy, snapshot.tree).to_document()
-    if there != (document := wish.budget.to_document()):
-        yield BudgetChanged(now, document, _AUTHOR, "the file has changed")
-    yield from _nodes(snapshot, wish, now)
+def endings(snapshot: Snapshot, wish: Wish, now: int) -> Iterator[Event]:
+    """Yield the ends of jobs that a file asks for no more, or asks for otherwise.
+
+    They come before anything else: an account may go together with its jobs.
+    """
     jobs = snapshot.jobs
     wanted = {spec.id: spec for spec in wish.jobs}
     for row in list(jobs.live):
         spec = jobs.spec[row]
         if wish.tenants.owner(spec) is None and wanted.get(spec.id) != spec:
             yield from end(snapshot, row, now)
+
+
+def differences(snapshot: Snapshot, wish: Wish, now: int) -> Iterator[Event]:
+    """Yield what turns a state's wishes into those of a file; apply each before the next is made.
+
+    Args:
+        snapshot: The state after `endings`, without the jobs that are over: their ids may be used again.
+        wish: What the file asks for.
+        now: Time, ms.
+    """
+    jobs = snapshot.jobs
+    there = Budget(snapshot.policy, snapshot.tree).to_document()
+    if there != (document := wish.budget.to_document()):
+        yield BudgetChanged(now, document, _AUTHOR, "the file has changed")
+    yield from _nodes(snapshot, wish, now)
+    live = {jobs.spec[row].id for row in jobs.live}
     for spec in wish.jobs:
-        if spec.id not in jobs.row:
+        if spec.id not in live:
             yield Submitted(now, spec)
 
 
