@@ -161,10 +161,13 @@ class Sending:
             self.window, max(2 * size, int(rail.rate * _QUEUE_US))
         ):
             return False
-        others = self._others(rail.name)
+        others, avoided = self._others(rail.name), self._avoid.get(chunk)
         is_spare = bool(self.allowed) and rail.name not in self.allowed
-        if others and (self._avoid.get(chunk) == rail.name or (is_spare and others[0].name in self.allowed)):
+        if others and (avoided == rail.name or (is_spare and others[0].name in self.allowed)):
             return False
+        # It failed on another rail: this one takes it, even if that one stands again and would be faster.
+        if avoided is not None:
+            return True
         ready = self._waiting if self.released >= len(self.sizes) else self._ready()
         return worth(rail, others, size, ready)
 
