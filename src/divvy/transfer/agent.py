@@ -141,11 +141,13 @@ class Agent:
         return region.epoch
 
     def _fence(self, region: Region, reason: str) -> None:
-        broken = [incoming for incoming in self._inbox.live() if incoming.region is region]
+        known = self._inbox.of(region)
+        broken = [incoming for incoming in known if not incoming.ended.is_set()]
         for incoming in broken:
             incoming.fail(reason)
             self._inbox.retire(incoming)
-        if broken:  # NIXL writes without asking: only without its agents nothing comes late
+        if broken or any(incoming.machine.was_retried for incoming in known):
+            # NIXL writes without asking: only without its agents nothing comes late.
             self._ends.close(self.rails)
 
     def connect(self, addresses: str | Sequence[str], backend: str = "tcp") -> Peer:

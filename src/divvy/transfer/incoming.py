@@ -183,6 +183,11 @@ class Inbox:
         with self._lock:
             return list(self._live.values())
 
+    def of(self, region: Region) -> list[Incoming]:
+        """Return the transfers into a buffer, those that ended with them."""
+        with self._lock:
+            return [i for i in (*self._live.values(), *self._past.values()) if i.region is region]
+
     def sweep(self) -> None:
         """Let time pass for all of them and put away those that ended."""
         for incoming in self.live():

@@ -59,6 +59,11 @@ class Receiving:
         """Return how many chunks from the first on are there without a gap."""
         return self._prefix
 
+    @property
+    def was_retried(self) -> bool:
+        """Return whether some chunk was sent more than once, so that an older attempt may be on the way."""
+        return any(number > 1 for number in self._newest)
+
     def claim(self, chunk: int, number: int, epoch: int, now_us: int) -> Answer | None:
         """Let an attempt begin to write; return None if it may, else what to answer."""
         self.heard_us = max(self.heard_us, now_us)
