@@ -4,30 +4,72 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from divvy.adapters.front.config import Setup
+from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.router import Router
 from divvy.adapters.front.server import Client
-from divvy.errors import DivvyError, UnavailableError
+from divvy.errors import DivvyError, InputError, UnavailableError
 from divvy.perf.latency import LatencyProfile
 from divvy.planners.queries.desk import Desk
 from divvy.planners.queries.registry import find_rule
 
 _LOOK_SECONDS: Final = 0.2
 _GRACE_SECONDS: Final = 30.0
-_MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line decides.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port; 0 for a free one.
+        most_waiting: Queries that may wait.
+        most_bytes: Largest body.
+        longest_seconds: A query that has waited so long is refused.
+        refuse_late: Whether a query that would miss its objective is refused at once.
+        keys: Who may ask; everybody where None.
+        tls: Certificate and key; plain HTTP where None.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8090
+    most_waiting: int = 2000
+    most_bytes: int = MOST_BYTES
+    longest_seconds: float = 30.0
+    refuse_late: bool = False
+    keys: Keys | None = None
+    tls: tuple[Path, Path] | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what TLS needs; None for plain HTTP.
+
+        Raises:
+            InputError: If the certificate and its key cannot be used.
+        """
+        if self.tls is None:
+            return None
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            made.load_cert_chain(*self.tls)
+        except (OSError, ssl.SSLError) as error:
+            where = ", ".join(str(path) for path in self.tls)
+            raise InputError.one("serve-tls", f"{where}: {error}", path="--tls-cert, --tls-key") from error
+        return made
 
 
 async def run_front(
     file: Path,
     load: Callable[[], Setup],
     profile: LatencyProfile,
-    host: str,
-    port: int,
-    most_waiting: int,
+    options: Options,
     tell: Callable[[str], None],
 ) -> None:
     """Serve until a signal asks for the end; then finish what is open, and end.
@@ -36,18 +78,25 @@ async def run_front(
         file: The back-ends file; read again when it changes.
         load: Reads it.
         profile: Latencies of the model.
-        host: Address to listen on.
-        port: Port; 0 for a free one.
-        most_waiting: Queries that may wait.
+        options: What the command line decides.
         tell: Told where it listens, and what happened to the file.
 
     Raises:
         UnavailableError: If the port is taken.
+        InputError: If the certificate cannot be used.
     """
-    setup = load()
+    setup, tls = load(), options.context()
     rule, params = find_rule(setup.rule)
     largest = max(cell.batch for cell in profile.cells)
-    router = Router(Desk(profile, largest, rule, params), setup.model, most_waiting, rule.name)
+    desk = Desk(profile, largest, rule, params)
+    router = Router(
+        desk,
+        setup.model,
+        options.most_waiting,
+        rule.name,
+        refuse_late=options.refuse_late,
+        longest_seconds=options.longest_seconds,
+    )
     router.declare(setup.slices)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,16 +104,21 @@ async def run_front(
     clients: set[Client] = set()
 
     def make() -> Client:
-        client = Client(router, setup.slo_us, _MOST_BYTES, clients.discard)
+        client = Client(router, setup.slo_us, options.most_bytes, clients.discard, options.keys)
         clients.add(client)
         return client
 
     try:
-        server = await loop.create_server(make, host, port, backlog=1024)
+        server = await loop.create_server(make, options.host, options.port, backlog=1024, ssl=tls)
     except OSError as error:
-        raise UnavailableError.one("serve-port", f"{host}:{port}: {error.strerror}", path="--port") from error
-    tell(f"http://{host}:{server.sockets[0].getsockname()[1]}")
-    tasks = [loop.create_task(router.probe()), loop.create_task(_watch(file, load, router, tell))]
+        raise UnavailableError.one(
+            "serve-port", f"{options.host}:{options.port}: {error.strerror}", path="--port"
+        ) from error
+    scheme = "http" if tls is None else "https"
+    tell(f"{scheme}://{options.host}:{server.sockets[0].getsockname()[1]}")
+    again = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, again.set)
+    tasks = [loop.create_task(router.probe()), loop.create_task(_watch(file, load, router, tell, again))]
     await ended.wait()
     server.close()
     for task in tasks:
@@ -83,15 +137,18 @@ async def _finish(router: Router, clients: set[Client]) -> None:
     await asyncio.sleep(0.02)
 
 
-async def _watch(file: Path, load: Callable[[], Setup], router: Router, tell: Callable[[str], None]) -> None:
-    """Declare the slices anew whenever the file has changed; a file with faults changes nothing."""
+async def _watch(
+    file: Path, load: Callable[[], Setup], router: Router, tell: Callable[[str], None], again: asyncio.Event
+) -> None:
+    """Declare the slices anew whenever the file has changed or SIGHUP came; faults change nothing."""
     seen = _stamp(file)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         now = _stamp(file)
-        if now == seen:
+        if now == seen and not again.is_set():
             continue
         seen = now
+        again.clear()
         try:
             router.declare(load().slices)
             tell(f"{file}: read again")

@@ -28,7 +28,7 @@ SECTIONS: Final = {
     "Fleet": ("up", "slurm", "status", "page", "publish", "drain", "token", "doctor", "backup", "restore"),
     "One plan": ("plan", "apply", "scenario"),
     "Budgets": ("budget", "statement", "audit", "whatif", "simulate", "replay"),
-    "Slices and transfers": ("slices", "lab", "topo", "route", "move", "pair"),
+    "Slices and transfers": ("slices", "serve", "lab", "topo", "route", "move", "pair"),
 }
 REST: Final = "More"
 

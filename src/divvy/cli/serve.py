@@ -20,6 +20,15 @@ def verb(
     most_waiting: int = typer.Option(
         2000, "--most-waiting", min=0, help="More queries are refused with 503 and Retry-After."
     ),
+    longest_wait: str = typer.Option("30s", "--longest-wait", help="A query that waits longer gets a 503."),
+    max_body: str = typer.Option("64MiB", "--max-body", help="Larger bodies get a 413."),
+    refuse_late: bool = typer.Option(
+        False, "--refuse-late", help="Refuse at once what would miss its objective (503, Retry-After)."
+    ),
+    tokens: Path | None = typer.Option(None, "--tokens", help="Accounts and hashes of their tokens (TOML)."),
+    tls_cert: Path | None = typer.Option(None, "--tls-cert", help="Certificate chain (PEM)."),
+    tls_key: Path | None = typer.Option(None, "--tls-key", help="Its key (PEM)."),
+    check: bool = typer.Option(False, "--check", help="Read everything, name all faults, and end."),
 ) -> None:
     """Serve the Open Inference Protocol over HTTP in front of one server per slice.
 
@@ -31,8 +40,8 @@ def verb(
 
     from divvy.adapters.front.config import Setup, read_setup  # noqa: PLC0415
     from divvy.bootstrap.front import run_front  # noqa: PLC0415
-    from divvy.cli.slice_inputs import load_profile, read_file  # noqa: PLC0415
-    from divvy.planners.queries.registry import find_rule  # noqa: PLC0415
+    from divvy.cli.serve_options import Given, read_options  # noqa: PLC0415
+    from divvy.cli.slice_inputs import read_file  # noqa: PLC0415
 
     def load() -> Setup:
         setup = read_setup(read_file(backends, "--backends"), str(backends))
@@ -42,10 +51,12 @@ def verb(
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
-    setup = load()
-    find_rule(setup.rule)
-    profile = load_profile(setup.profile)
-    serving = run_front(backends, load, profile, host, port, most_waiting, tell)
+    given = Given(host, port, most_waiting, longest_wait, max_body, refuse_late, tokens, tls_cert, tls_key)
+    setup, profile, options = read_options(given, load)
+    if check:
+        tell(f"good: {len(setup.slices)} slices of {setup.model}, {setup.rule}, {setup.slo_us / 1e3:g} ms")
+        return
+    serving = run_front(backends, load, profile, options, tell)
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 HEAD_END: Final = b"\r\n\r\n"
-_LAST_CHUNK: Final = b"0\r\n\r\n"
 MOST_HEAD: Final = 32 << 10
+_MOST_SIZE_LINE: Final = 1 << 10
+#: Fields that decide where a message ends: two different values are an attack on whoever reads the other.
+_ONCE: Final = frozenset((b"content-length", b"transfer-encoding", b"host"))
+_SIZE: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
 #: Of a length that only the end of the chunks will tell.
 CHUNKED: Final = -1
 _REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
+    408: "Request Timeout",
     411: "Length Required",
     413: "Content Too Large",
     429: "Too Many Requests",
@@ -38,7 +45,8 @@ class Head:
     @property
     def keeps(self) -> bool:
         """Return whether the connection can be used again."""
-        return self.fields.get(b"connection", b"").lower() != b"close"
+        wish = self.fields.get(b"connection", b"").lower()
+        return wish == b"keep-alive" if b"HTTP/1.0" in self.line else wish != b"close"
 
 
 def read_head(data: bytes) -> Head:
@@ -55,17 +63,59 @@ def read_head(data: bytes) -> Head:
         if not colon or not name or name != name.strip():
             raise ValueError("a header line without a name")
         key = name.lower()
-        if key == b"content-length" and fields.get(key, value.strip()) != value.strip():
-            raise ValueError("two lengths")
+        if key in _ONCE and fields.get(key, value.strip()) != value.strip():
+            raise ValueError(f"two values of {key.decode()}")
         fields[key] = value.strip()
     if b"transfer-encoding" in fields:
         if b"content-length" in fields:
             raise ValueError("a length and chunks")
+        if fields[b"transfer-encoding"].lower() != b"chunked":
+            raise ValueError("an encoding other than chunked")
         return Head((one, two, three), fields, CHUNKED)
     text = fields.get(b"content-length", b"0")
     if not text.isdigit():
         raise ValueError("a length that is no number")
     return Head((one, two, three), fields, int(text))
+
+
+def split_body(buffer: bytes, length: int) -> tuple[bytes, bytes] | None:
+    """Return the body once it is all there (chunks joined) and what comes behind it, else None.
+
+    Raises:
+        ValueError: If the chunks are damaged.
+    """
+    if length != CHUNKED:
+        return (buffer[:length], buffer[length:]) if len(buffer) >= length else None
+    parts: list[bytes] = []
+    place = 0
+    while True:
+        end = buffer.find(b"\r\n", place)
+        if end < 0:
+            if len(buffer) - place > _MOST_SIZE_LINE:
+                raise ValueError("a chunk without its size")
+            return None
+        size = _SIZE.fullmatch(buffer[place:end].partition(b";")[0].strip())
+        if size is None:
+            raise ValueError("a chunk whose size is no number")
+        count, place = int(size[0], 16), end + 2
+        if count == 0:
+            return _past_trailer(b"".join(parts), buffer, place)
+        if len(buffer) < place + count + 2:
+            return None
+        if buffer[place + count : place + count + 2] != b"\r\n":
+            raise ValueError("a chunk longer than its size")
+        parts.append(buffer[place : place + count])
+        place += count + 2
+
+
+def _past_trailer(body: bytes, buffer: bytes, place: int) -> tuple[bytes, bytes] | None:
+    """Return a body and what comes behind the fields at its end, which nobody reads."""
+    if buffer[place : place + 2] == b"\r\n":
+        return body, buffer[place + 2 :]
+    end = buffer.find(HEAD_END, place)
+    if end < 0 and len(buffer) - place > MOST_HEAD:
+        raise ValueError("fields without an end behind the chunks")
+    return None if end < 0 else (body, buffer[end + 4 :])
 
 
 def whole_body(buffer: bytes, length: int) -> bytes | None:
@@ -74,19 +124,8 @@ def whole_body(buffer: bytes, length: int) -> bytes | None:
     Raises:
         ValueError: If the chunks are damaged.
     """
-    if length != CHUNKED:
-        return buffer[:length] if len(buffer) >= length else None
-    if not buffer.endswith(_LAST_CHUNK):
-        return None
-    parts: list[bytes] = []
-    rest = buffer
-    while True:
-        size, _, rest = rest.partition(b"\r\n")
-        count = int(size.partition(b";")[0], 16)
-        if count == 0:
-            return b"".join(parts)
-        parts.append(rest[:count])
-        rest = rest[count + 2 :]
+    split = split_body(buffer, length)
+    return None if split is None else split[0]
 
 
 def answer(status: int, body: bytes, kind: str = "application/json", more: str = "") -> bytes:
@@ -110,9 +149,11 @@ def batch_of(head: Head, body: bytes) -> int:
     """
     binary = head.fields.get(b"inference-header-content-length")
     try:
+        if binary is not None and not (binary.isdigit() and int(binary) <= len(body)):
+            raise ValueError("inference-header-content-length is beyond the body")  # noqa: TRY301 - one answer
         document: Any = json.loads(body if binary is None else body[: int(binary)])
         batch = document["inputs"][0]["shape"][0]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise ValueError(f"not an inference request: {error}") from error
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise ValueError(f"the batch is {batch!r}")

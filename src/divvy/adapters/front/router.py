@@ -6,12 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from divvy.adapters.front.backend import Backend
 from divvy.adapters.front.config import Declared
 from divvy.adapters.front.http1 import Head, answer, refuse
 from divvy.planners.queries.desk import DOWN, UP, Desk, Order, Query
+
+#: Of queries that name no account.
+NOBODY: Final = ""
 
 _PROBE_SECONDS: Final = 0.5
 _PASSED: Final = (b"inference-header-content-length", b"content-encoding")
@@ -31,6 +34,7 @@ class Ticket:
     reply: Reply | None
     explain: bool
     slice: str = ""
+    account: str = NOBODY
 
 
 def now_us() -> int:
@@ -46,11 +50,25 @@ class Router:
         model: Its name.
         most_waiting: More queries than this do not wait: they are refused.
         rule: Name of the rule, for explanations.
+        refuse_late: Whether a query that would miss its objective is refused at once.
+        longest_seconds: A query that has waited so long is refused.
     """
 
-    def __init__(self, desk: Desk, model: str, most_waiting: int, rule: str) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        model: str,
+        most_waiting: int,
+        rule: str,
+        *,
+        refuse_late: bool = False,
+        longest_seconds: float = 30.0,
+    ) -> None:
         self.desk, self.model, self.rule = desk, model, rule
-        self._most = most_waiting
+        self._most, self._refuse_late = most_waiting, refuse_late
+        self._longest_us = round(longest_seconds * 1e6)
+        self.slice_us: dict[str, int] = {}
+        """Microseconds of slices by account."""
         self._backends: dict[str, Backend] = {}
         self._places: dict[str, Declared] = {}
         self._tickets: dict[int, Ticket] = {}
@@ -70,7 +88,13 @@ class Router:
         self._go(self.desk.declare({name: one.slot for name, one in slices.items()}, now_us()))
 
     def take(
-        self, query: Query, request: Callable[[Backend], bytes], reply: Reply, *, explain: bool
+        self,
+        query: Query,
+        request: Callable[[Backend], bytes],
+        reply: Reply,
+        *,
+        explain: bool,
+        account: str = NOBODY,
     ) -> Ticket | None:
         """Take a query in; None where it was refused at once."""
         if not self.desk.runs_somewhere(query.batch):
@@ -84,7 +108,14 @@ class Router:
             self.refused += 1
             reply(refuse(503, f"{self._most} queries wait already", "Retry-After: 1\r\n"))
             return None
-        ticket = Ticket(query, request, reply, explain)
+        late_us = self.desk.late_by(query, query.arrived_us) if self._refuse_late else 0
+        if late_us:
+            self.refused += 1
+            again = -(-late_us // 1_000_000)
+            text = f"{late_us / 1e3:g} ms too late for its objective of {query.slo_us / 1e3:g} ms"
+            reply(refuse(503, text, f"Retry-After: {again}\r\n"))
+            return None
+        ticket = Ticket(query, request, reply, explain, account=account)
         self._tickets[id(query)] = ticket
         self._go(self.desk.arrive(query, now_us()))
         return ticket
@@ -124,6 +155,8 @@ class Router:
         now, query = now_us(), ticket.query
         if id(query) not in self._tickets:
             return
+        took = max(now - query.arrived_us - query.wait_us, 0)
+        self.slice_us[ticket.account] = self.slice_us.get(ticket.account, 0) + took
         status = 0 if head is None else int(head.line[1])
         if head is not None and status not in {502, 503}:
             del self._tickets[id(query)]
@@ -161,10 +194,54 @@ class Router:
         kind = head.fields.get(b"content-type", b"application/json").decode("latin-1")
         return answer(status, body, kind, more)
 
+    def _expire(self, now: int) -> None:
+        """Refuse queries that have waited too long: tickets lie in order of arrival."""
+        for ticket in list(self._tickets.values()):
+            if now - ticket.query.arrived_us < self._longest_us:
+                return
+            if self.desk.withdraw(ticket.query, now):
+                del self._tickets[id(ticket.query)]
+                self.lost += 1
+                if ticket.reply is not None:
+                    ticket.reply(refuse(503, "no slice was free in time", "Retry-After: 1\r\n"))
+
+    def hold(self, name: str) -> bool:
+        """Send nothing more to a slice until it is admitted; return whether there is one of that name."""
+        self._go(self.desk.hold(name, now_us()))
+        return name in self.desk.posts
+
+    def admit(self, name: str) -> bool:
+        """Send queries to a slice again; return whether there is one of that name."""
+        self._go(self.desk.admit(name, now_us()))
+        return name in self.desk.posts
+
+    def backends(self) -> list[dict[str, Any]]:
+        """Return what every slice does, as ``divvy.serve.status/1`` lists them."""
+        now, drift = now_us(), self.desk.book.drift
+        return [
+            {
+                "name": name,
+                "url": f"http://{place.host}:{place.port}{place.prefix}",
+                "gpcs": post.slot.gpcs,
+                "state": post.state,
+                "in_flight": int(post.running is not None),
+                "queued": len(post.given),
+                "wait_ms": self.desk.busy_us(name, now) / 1e3,
+                "correction": round(drift.get(post.slot.gpcs, 1.0), 4),
+                "served": post.served,
+                "items": post.items,
+                "failed": post.failed,
+                "busy_seconds": post.busy_us / 1e6,
+            }
+            for name, post in self.desk.posts.items()
+            if (place := self._places[name])
+        ]
+
     async def probe(self) -> None:
         """Ask ejected slices again and again whether they are ready, and admit those that are."""
         while True:
             await asyncio.sleep(_PROBE_SECONDS)
+            self._expire(now_us())
             for name, post in list(self.desk.posts.items()):
                 if post.state == DOWN:
                     place = self._places[name]
@@ -208,4 +285,7 @@ class Router:
         lines.append("# TYPE divvy_serve_drift gauge\n")
         for gpcs, factor in self.desk.book.drift.items():
             lines.append(f'divvy_serve_drift{{gpcs="{gpcs}"}} {factor:.4f}\n')
+        lines.append("# TYPE divvy_serve_account_slice_seconds_total counter\n")
+        for account, spent in self.slice_us.items():
+            lines.append(f'divvy_serve_account_slice_seconds_total{{account="{account}"}} {spent / 1e6:g}\n')
         return "".join(lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -19,15 +18,21 @@ from divvy.adapters.front.http1 import (
     batch_of,
     read_head,
     refuse,
-    whole_body,
+    split_body,
 )
-from divvy.adapters.front.router import Router, Ticket, now_us
+from divvy.adapters.front.keys import Keys
+from divvy.adapters.front.router import NOBODY, Router, Ticket, now_us
 from divvy.planners.queries.desk import UP, Query
 
 _MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer))?")
 _KEPT: Final = (b"content-type", b"inference-header-content-length", b"accept-encoding")
 _TEXT: Final = "text/plain; version=0.0.4"
 _IDLE_SECONDS: Final = 75.0
+#: A whole request has to come within this of its first byte.
+_REQUEST_SECONDS: Final = 30.0
+_ADMIN: Final = re.compile(rb"/divvy/v1/backends(?:/([^/?]+)/(drain|admit))?")
+_OPEN: Final = frozenset((b"/v2/health/live", b"/v2/health/ready"))
+_LONGEST_MS: Final = 864e6
 
 
 class Client(asyncio.Protocol):
@@ -38,9 +43,18 @@ class Client(asyncio.Protocol):
         slo_us: Objective where the request says nothing.
         most_bytes: Largest body.
         gone: Told when the connection ends.
+        keys: Who may ask; everybody where None.
     """
 
-    def __init__(self, router: Router, slo_us: int, most_bytes: int, gone: Callable[[Client], None]) -> None:
+    def __init__(
+        self,
+        router: Router,
+        slo_us: int,
+        most_bytes: int,
+        gone: Callable[[Client], None],
+        keys: Keys | None = None,
+    ) -> None:
+        self._keys, self._account = keys, NOBODY
         self._router, self._slo, self._most, self._gone = router, slo_us, most_bytes, gone
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
@@ -65,11 +79,22 @@ class Client(asyncio.Protocol):
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self.close)
 
+    def _begun(self) -> None:
+        """Give a request that has begun its time: one byte now and then does not keep a connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        text = refuse(408, f"no whole request within {_REQUEST_SECONDS:g} s", "Connection: close\r\n")
+        self._timer = asyncio.get_running_loop().call_later(_REQUEST_SECONDS, self._last, text)
+
     def data_received(self, data: bytes) -> None:
         """Take in a part of a request."""
+        if not self._buffer and not self._busy and self._head is None:
+            self._begun()
         self._buffer += data
         if not self._busy:
             self._advance()
+        elif len(self._buffer) > MOST_HEAD and self._transport is not None:
+            self._transport.pause_reading()  # who sends ahead waits for the answers
 
     def _advance(self) -> None:
         try:
@@ -88,13 +113,13 @@ class Client(asyncio.Protocol):
             if max(head.length, len(self._buffer) if head.length == CHUNKED else 0) > self._most:
                 self._last(refuse(413, f"more than {self._most} bytes of body"))
                 return
-            body = whole_body(self._buffer, head.length)
+            split = split_body(self._buffer, head.length)
         except ValueError as error:
             self._last(refuse(400, f"not a request: {error}"))
             return
-        if body is None:
+        if split is None:
             return
-        self._buffer = b"" if head.length == CHUNKED else self._buffer[head.length :]
+        body, self._buffer = split
         self._busy = True
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +127,16 @@ class Client(asyncio.Protocol):
 
     def _heed(self, head: Head, body: bytes) -> None:
         method, target, _ = head.line
-        match = _MODEL.fullmatch(target.partition(b"?")[0])
+        path = target.partition(b"?")[0]
+        refusal = self._turn_away(head, path)
+        if refusal is not None:
+            self._reply(refusal)
+            return
+        admin = _ADMIN.fullmatch(path)
+        if admin is not None:
+            self._reply(self._administer(method, admin))
+            return
+        match = _MODEL.fullmatch(path)
         wanted = b"POST" if match is not None and match[2] == b"infer" else b"GET"
         if method != wanted:
             self._reply(refuse(405, f"{target.decode('latin-1')} is a {wanted.decode()}"))
@@ -119,11 +153,35 @@ class Client(asyncio.Protocol):
         else:
             self._metadata(target)
 
+    def _turn_away(self, head: Head, path: bytes) -> bytes | None:
+        """Return the refusal of whoever may not ask this; None where they may."""
+        if self._keys is None or path in _OPEN:
+            return None
+        found = self._keys.find(head.fields.get(b"authorization", b""))
+        if found is None:
+            return refuse(401, "no token that is known here", "WWW-Authenticate: Bearer\r\n")
+        self._account = found.name
+        if path.startswith(b"/divvy/") and not found.admin:
+            return refuse(403, f"{found.name} may not administer the router")
+        return None
+
+    def _administer(self, method: bytes, asked: re.Match[bytes]) -> bytes:
+        """Answer ``/divvy/v1/backends``: list slices, hold one back, admit it again."""
+        name, verb = (asked[1] or b"").decode("latin-1"), asked[2]
+        if method != (b"GET" if verb is None else b"POST"):
+            return refuse(405, "GET the list, POST drain or admit")
+        if verb is not None:
+            done = self._router.hold(name) if verb == b"drain" else self._router.admit(name)
+            if not done:
+                return refuse(404, f"no slice {name!r}: {', '.join(self._router.desk.posts)}")
+        rows, waiting = self._router.backends(), self._router.desk.waiting
+        return _json({"schema": "divvy.serve.status/1", "waiting": waiting, "backends": rows})
+
     def _infer(self, head: Head, target: bytes, body: bytes) -> None:
         try:
             batch = batch_of(head, body)
             slo = float(head.fields.get(b"divvy-slo-ms", b"0"))
-            if not 0 <= slo < math.inf:
+            if not 0 <= slo <= _LONGEST_MS:
                 raise ValueError(f"an objective of {slo}")  # noqa: TRY301 - one answer to all that is wrong
         except ValueError as error:
             self._reply(refuse(400, str(error)))
@@ -142,7 +200,13 @@ class Client(asyncio.Protocol):
             )
 
         query = Query(batch, now_us(), round(slo * 1e3) or self._slo)
-        self._ticket = self._router.take(query, request, self._reply, explain=b"divvy-explain" in head.fields)
+        self._ticket = self._router.take(
+            query,
+            request,
+            self._reply,
+            explain=b"divvy-explain" in head.fields,
+            account=self._account,
+        )
         if not self._busy:
             self._ticket = None
 
@@ -196,11 +260,13 @@ class Client(asyncio.Protocol):
             self._transport.close()
             return
         self._wait()
+        self._transport.resume_reading()
         if self._buffer:
+            self._begun()
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        if not self._busy and self._transport is not None:
+        if not self._busy and self._transport is not None and self._buffer:
             self._advance()
 
     def _last(self, data: bytes) -> None:

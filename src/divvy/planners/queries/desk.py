@@ -15,7 +15,7 @@ from divvy.perf.latency import INFEASIBLE, LatencyProfile
 from divvy.planners.queries.book import Book
 from divvy.planners.queries.rule import Rule
 
-UP, DRAINING, DOWN = "up", "draining", "down"
+UP, DRAINING, DOWN, HELD = "up", "draining", "down", "held"
 _DRAWS: Final = 1 << 40
 _STEP: Final = 0x9E3779B97F4A7C15
 #: How fast the margin follows, how many mean deviations it holds, and its largest share of an objective.
@@ -82,7 +82,7 @@ class Post:
 
     Attributes:
         slot: As declared.
-        state: ``up``, ``draining`` or ``down``.
+        state: ``up``, ``draining``, ``down`` or ``held``.
         running: What it runs.
         since_us: When that began.
         given: What it was given besides, by a rule that binds on arrival.
@@ -164,10 +164,17 @@ class Desk:
             post.state = DOWN
         return self._moved(now)
 
+    def hold(self, name: str, now: int) -> list[Order]:
+        """Send nothing more to a slice, though it answers, until it is admitted; what it runs ends."""
+        post = self.posts.get(name)
+        if post is not None and post.state in {UP, DOWN}:
+            post.state = HELD
+        return self._moved(now)
+
     def admit(self, name: str, now: int) -> list[Order]:
         """Send queries to a slice again."""
         post = self.posts.get(name)
-        if post is not None and post.state == DOWN:
+        if post is not None and post.state in {DOWN, HELD}:
             post.state = UP
         return self._moved(now)
 
@@ -190,6 +197,30 @@ class Desk:
     def runs_somewhere(self, batch: int) -> bool:
         """Return whether some slice that is up can run a batch."""
         return any(post.state == UP and self._time(post, batch) != INFEASIBLE for post in self.posts.values())
+
+    def late_by(self, query: Query, now: int) -> int:
+        """Return by how much a query that comes now would miss its objective, microseconds; 0 for in time.
+
+        What waits in common is taken to be shared equally by the slices that are up.
+        """
+        up = [post for post in self.posts.values() if post.state == UP]
+        common = sum(self._fastest(batch) * len(queue) for batch, queue in self._waiting.items() if queue)
+        ends = [
+            self._held_us(post, now) + time
+            for post in up
+            if (time := self._time(post, query.batch)) != INFEASIBLE
+        ]
+        return max(min(ends) + common // len(up) - query.slo_us, 0) if ends else 0
+
+    def busy_us(self, name: str, now: int) -> int:
+        """Return how long a slice is busy with what it has (T_wait), microseconds."""
+        return self._held_us(self.posts[name], now)
+
+    def _held_us(self, post: Post, now: int) -> int:
+        """Return how long a slice is busy with what it has."""
+        given = sum(max(self._time(post, query.batch), 0) for query in post.given)
+        running = post.running
+        return given if running is None else given + max(post.since_us + running.estimate_us - now, 0)
 
     def _time(self, post: Post, batch: int) -> int:
         if batch > self.largest:

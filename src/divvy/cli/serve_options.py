@@ -1,0 +1,104 @@
+"""What `divvy serve` was told, checked together: the back-ends file, the profile and the options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from divvy.adapters.front.config import Setup
+from divvy.adapters.front.keys import read_keys
+from divvy.bootstrap.front import Options
+from divvy.cli.slice_inputs import load_profile, read_file
+from divvy.errors import DivvyError, Fault, InputError
+from divvy.perf.latency import LatencyProfile
+from divvy.planners.queries.registry import find_rule
+from divvy.units import BYTES_HELP, DURATION_HELP, SECOND, parse_bytes, parse_duration
+
+_MOST_BODY: Final = 1 << 30
+_T = TypeVar("_T")
+
+
+class Given(NamedTuple):
+    """The options as they were typed."""
+
+    host: str
+    port: int
+    most_waiting: int
+    longest_wait: str
+    max_body: str
+    refuse_late: bool
+    tokens: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+
+
+def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, LatencyProfile, Options]:
+    """Return what is to be served, and how.
+
+    Raises:
+        InputError: With the faults of the file, its profile, its rule and all options together.
+    """
+    faults: list[Fault] = []
+    wait_ms = _attempt(faults, lambda: _number("--longest-wait", given.longest_wait, parse_duration))
+    body = _attempt(faults, lambda: _number("--max-body", given.max_body, parse_bytes))
+    keys = given.tokens
+    known = None
+    if keys is not None:
+        known = _attempt(faults, lambda: read_keys(read_file(keys, "--tokens"), str(keys)))
+    tls = None
+    if given.tls_cert is not None and given.tls_key is not None:
+        tls = given.tls_cert, given.tls_key
+    elif given.tls_cert is not None or given.tls_key is not None:
+        faults.append(Fault("serve-tls", "--tls-cert, --tls-key", "one without the other", "both or none"))
+    seconds = (wait_ms or SECOND) / SECOND
+    options = Options(
+        given.host, given.port, given.most_waiting, body or 1, seconds, given.refuse_late, known, tls
+    )
+    _attempt(faults, options.context)
+    setup = _attempt(faults, load)
+    profile = None
+    if setup is not None:
+        named = setup
+        _attempt(faults, lambda: find_rule(named.rule))
+        profile = _attempt(faults, lambda: _measured(named))
+    if faults or setup is None or profile is None:
+        raise InputError("this cannot be served", faults)
+    return setup, profile, options
+
+
+def _measured(setup: Setup) -> LatencyProfile:
+    """Return the profile, which must know every slice size.
+
+    Raises:
+        InputError: If it cannot be read, or lacks a size.
+    """
+    profile = load_profile(setup.profile)
+    missing = sorted({one.slot.gpcs for one in setup.slices.values()} - {*profile.sizes})
+    if missing:
+        sizes = ", ".join(f"{size}g" for size in missing)
+        allowed = ", ".join(f"{size}g" for size in profile.sizes)
+        raise InputError.one(
+            "serve-profile", f"{profile.model} has no {sizes}", path="slices", allowed=allowed
+        )
+    return profile
+
+
+def _number(option: str, text: str, parse: Callable[[str], int]) -> int:
+    try:
+        value = parse(text)
+        if not 0 < value <= _MOST_BODY:
+            raise ValueError(f"{text!r} is too small or too large")  # noqa: TRY301 - one answer to all
+    except ValueError as error:
+        allowed = DURATION_HELP if parse is parse_duration else f"{BYTES_HELP}, at most 1GiB"
+        raise InputError.one("serve-option", str(error), path=option, allowed=allowed) from error
+    return value
+
+
+def _attempt(faults: list[Fault], make: Callable[[], _T]) -> _T | None:
+    """Return what is made; None where it cannot be, and then why goes to `faults`."""
+    try:
+        return make()
+    except DivvyError as error:
+        faults += error.faults
+        return None
