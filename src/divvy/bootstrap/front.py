@@ -86,18 +86,7 @@ async def run_front(
         InputError: If the certificate cannot be used.
     """
     setup, tls = load(), options.context()
-    rule, params = find_rule(setup.rule)
-    largest = max(cell.batch for cell in profile.cells)
-    desk = Desk(profile, largest, rule, params)
-    router = Router(
-        desk,
-        setup.model,
-        options.most_waiting,
-        rule.name,
-        refuse_late=options.refuse_late,
-        longest_seconds=options.longest_seconds,
-    )
-    router.declare(setup.slices)
+    router = _router(setup, profile, options)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
@@ -124,6 +113,23 @@ async def run_front(
     for task in tasks:
         task.cancel()
     await _finish(router, clients)
+
+
+def _router(setup: Setup, profile: LatencyProfile, options: Options) -> Router:
+    """Return the router of a file's slices."""
+    rule, params = find_rule(setup.rule)
+    largest = max(cell.batch for cell in profile.cells)
+    desk = Desk(profile, largest, rule, params)
+    router = Router(
+        desk,
+        setup.model,
+        options.most_waiting,
+        rule.name,
+        refuse_late=options.refuse_late,
+        longest_seconds=options.longest_seconds,
+    )
+    router.declare(setup.slices)
+    return router
 
 
 async def _finish(router: Router, clients: set[Client]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -35,8 +37,7 @@ def verb(
     The batch dimension of a query, a latency profile and an objective decide which slice answers. The file is
     read again when it changes: slices that are left out finish what they run.
     """
-    import asyncio  # noqa: PLC0415 - a verb imports what it needs when it is used
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415 - a verb imports what it needs when it is used
 
     from divvy.adapters.front.config import Setup, read_setup  # noqa: PLC0415
     from divvy.bootstrap.front import run_front  # noqa: PLC0415
@@ -57,8 +58,15 @@ def verb(
         tell(f"good: {len(setup.slices)} slices of {setup.model}, {setup.rule}, {setup.slo_us / 1e3:g} ms")
         return
     serving = run_front(backends, load, profile, options, tell)
+    _run(serving)
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
+    """Run the router on the fastest loop that is here."""
+    import asyncio  # noqa: PLC0415 - a verb imports what it needs when it is used
+
     try:
-        import uvloop  # noqa: PLC0415 - an extra
+        import uvloop  # noqa: PLC0415 - not on every system
     except ImportError:
         asyncio.run(serving)
     else:

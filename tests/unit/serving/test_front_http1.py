@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from divvy.adapters.front.http1 import CHUNKED, batch_of, read_head, split_body
@@ -15,6 +15,7 @@ def chunked(parts):
     return b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in parts if p) + b"0\r\n\r\n"
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=40), max_size=5), st.binary(max_size=20))
 def test_chunks_are_joined_and_what_comes_behind_is_kept(parts, behind):
     whole = chunked(parts)
