@@ -105,18 +105,27 @@ def check_engine(settings: LiveSettings, *, sample: bool = False) -> None:
 
         read_mode(settings.mode)
         slurm_settings(Path(settings.home), settings.engine_file)
-        if sample or settings.shape:
-            raise InputError.one(
-                "engine-options",
-                "--sample, --nodes and --slots are for the local engine",
-                path="--engine",
-                fix="leave them away: Slurm's nodes are Slurm's",
-            )
+        _refuse_shape(settings, "Slurm", sample=sample)
+    elif settings.engine == "ray":
+        from divvy.bootstrap.ray import check_address  # noqa: PLC0415 - as in `ray_engine`
+
+        check_address(settings.engine_address)
+        _refuse_shape(settings, "Ray", sample=sample)
     elif settings.engine in ENGINES:
         offered_nodes(settings.shape, slots=settings.slots)
     else:
         raise InputError.one(
             "engine-unknown", f"no engine {settings.engine!r}", path="--engine", allowed=", ".join(ENGINES)
+        )
+
+
+def _refuse_shape(settings: LiveSettings, name: str, *, sample: bool) -> None:
+    if sample or settings.shape:
+        raise InputError.one(
+            "engine-options",
+            "--sample, --nodes and --slots are for the local engine",
+            path="--engine",
+            fix=f"leave them away: {name}'s nodes are {name}'s",
         )
 
 
@@ -202,8 +211,19 @@ def slurm_engine(settings: LiveSettings, world: World) -> LiveEngine:
     return make(settings, world)
 
 
+def ray_engine(settings: LiveSettings, world: World) -> LiveEngine:
+    """Make the engine that runs jobs on an existing Ray cluster.
+
+    Raises:
+        DivvyError: If its settings cannot be used.
+    """
+    from divvy.bootstrap.ray import make  # noqa: PLC0415 - nobody else pays for it
+
+    return make(settings, world)
+
+
 #: Engines by the name that ``divvy up --engine`` takes.
-ENGINES: Final[dict[str, EngineMaker]] = {"local": local_engine, "slurm": slurm_engine}
+ENGINES: Final[dict[str, EngineMaker]] = {"local": local_engine, "slurm": slurm_engine, "ray": ray_engine}
 
 
 def offered_nodes(shape: str, *, slots: bool) -> tuple[LocalNode, ...]:

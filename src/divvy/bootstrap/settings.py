@@ -24,9 +24,10 @@ class LiveSettings:
         keep_jobs_days: How long jobs that are over stay readable.
         keep_journal_days: How long passes can be re-run.
         trust_wall_clock: Take the wall clock at the start even if it was set since the last run.
-        engine: Name of the engine: ``local`` or ``slurm``.
+        engine: Name of the engine: ``local``, ``slurm`` or ``ray``.
         mode: What Divvy may do to an engine that decides for itself: ``observe``, ``advise`` or ``enforce``.
         engine_file: File of the engine's own settings; empty: none.
+        engine_address: Where the engine is; empty: where it is by default.
         notify: File that names the receivers of notifications; empty: nobody is told.
         topology: Files of the interconnect that pairs are made on, with measured costs, joined by the path
             separator; empty: none.
@@ -45,6 +46,7 @@ class LiveSettings:
     engine: str = "local"
     mode: str = "enforce"
     engine_file: str = ""
+    engine_address: str = ""
     notify: str = ""
     topology: str = ""
     restarts: int = 0

@@ -63,9 +63,12 @@ def verb(
     budget: Path | None = typer.Option(None, "--budget", help="Budget of a new state directory (TOML)."),
     nodes: str = typer.Option("", "--nodes", help="Offer this machine as KxM: K nodes of M devices."),
     slots: int = typer.Option(0, "--slots", min=0, help="Offer so many CPU slots, whatever GPUs there are."),
-    engine: str = typer.Option("local", "--engine", help="Who runs the jobs: local or slurm."),
+    engine: str = typer.Option("local", "--engine", help="Who runs the jobs: local, slurm or ray."),
     mode: str = typer.Option("observe", "--mode", help="With Slurm: observe, advise or enforce."),
     slurm_config: Path | None = typer.Option(None, "--slurm-config", help="Settings for Slurm (TOML)."),
+    ray_address: str = typer.Option(
+        "", "--ray-address", envvar="RAY_API_SERVER_ADDRESS", help="Ray's dashboard. [http://127.0.0.1:8265]"
+    ),
     policy: str = typer.Option("budget", "--policy", help="Planner."),
     keep: str = typer.Option("90d", "--keep", help="How long jobs that are over stay readable."),
     keep_journal: str = typer.Option("14d", "--keep-journal", help="How long passes can be re-run."),
@@ -90,20 +93,15 @@ def verb(
         keep_journal_days=_days("--keep-journal", keep_journal),
         trust_wall_clock=trust_wall_clock,
         engine=engine,
-        mode=mode if engine != "local" else "enforce",
+        mode=mode if engine == "slurm" else "enforce",
         engine_file=str(slurm_config.absolute()) if slurm_config is not None else "",
+        engine_address=ray_address if engine == "ray" else "",
         notify=_receivers(notify, root),
         topology=_topology(topology),
     )
     check_engine(settings, sample=sample)  # what is not to be had is refused before anything else
-    _up(
-        settings,
-        _with_unfunded(_read_budget(budget, sample=sample), settings),
-        (host, port),
-        sample=sample,
-        browser=not no_browser,
-        began=began,
-    )
+    wanted = _with_unfunded(_read_budget(budget, sample=sample), settings)
+    _up(settings, wanted, (host, port), sample=sample, browser=not no_browser, began=began)
 
 
 def _up(
@@ -197,7 +195,7 @@ def _read_budget(path: Path | None, *, sample: bool) -> _Wanted:
 def _with_unfunded(wanted: _Wanted, settings: LiveSettings) -> _Wanted:
     """Add the account of names that nobody claims, where an engine brings names of its own."""
     accounts = wanted.budget.to_document()["accounts"]
-    if settings.engine == "local" or UNFUNDED in accounts:
+    if settings.engine != "slurm" or UNFUNDED in accounts:
         return wanted
     document = wanted.budget.to_document() | {"accounts": accounts | {UNFUNDED: {"share": 0}}}
     return wanted._replace(budget=read_budget(document, wanted.source))

@@ -14,6 +14,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from divvy.errors import Fault
+from divvy.fleet.job import JobSpec
+from divvy.units import SECOND
 
 #: Longest time between the warn signal and SIGTERM, and between SIGTERM and SIGKILL.
 LONGEST_LADDER_SECONDS: Final = 3600.0
@@ -107,6 +109,22 @@ class LaunchSpec:
             return cls(**fields)
         except (KeyError, TypeError) as error:
             raise ValueError(f"damaged launch details: {error}") from error
+
+
+def run_variables(job: str, attempt: int, spec: JobSpec) -> dict[str, str]:
+    """Return the variables by which every run learns what it is, whatever engine runs it."""
+    variables = {
+        "DIVVY_JOB_ID": job,
+        "DIVVY_JOB_NAME": spec.name,
+        "DIVVY_ATTEMPT": str(attempt),
+        "DIVVY_ACCOUNT": spec.account,
+        "DIVVY_AUTHOR": spec.author,
+        "DIVVY_GPUS": str(spec.gpus),
+        "DIVVY_MIN_RUNTIME_SECONDS": f"{spec.min_runtime / SECOND:g}",
+    }
+    if spec.time_limit:
+        variables["DIVVY_TIME_LIMIT_SECONDS"] = f"{spec.time_limit / SECOND:g}"
+    return variables
 
 
 def run_directory(root: Path, job: str, attempt: int) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from divvy.adapters.local.cgroup import Group, Limits
 from divvy.adapters.local.devices import Assignment, Book, Device
-from divvy.control.launch import LaunchSpec, directory_name
+from divvy.control.launch import LaunchSpec, directory_name, run_variables
 from divvy.control.ports import Launch
 from divvy.units import SECOND
 
@@ -66,24 +66,15 @@ def slot_variables(
             otherwise it counts all GPUs of the machine.
         hide_gpus: Whether the run is given CPU slots beside GPUs that are not its own.
     """
-    spec = launch.spec
     ordinals = [str(device.ordinal) for device in devices]
     visible = [str(number) for number in range(len(devices))] if contained else ordinals
     variables = {
-        "DIVVY_JOB_ID": launch.job,
-        "DIVVY_JOB_NAME": spec.name,
-        "DIVVY_ATTEMPT": str(launch.attempt),
-        "DIVVY_ACCOUNT": spec.account,
-        "DIVVY_AUTHOR": spec.author,
-        "DIVVY_GPUS": str(spec.gpus),
+        **run_variables(launch.job, launch.attempt, launch.spec),
         "DIVVY_DEVICES": ",".join(ordinals),
         "DIVVY_NODES": ",".join(f"{name}:{len(indices)}" for name, indices in assignment),
-        "DIVVY_MIN_RUNTIME_SECONDS": _seconds(spec.min_runtime),
         "CUDA_VISIBLE_DEVICES": "" if hide_gpus else ",".join(visible),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    if spec.time_limit:
-        variables["DIVVY_TIME_LIMIT_SECONDS"] = _seconds(spec.time_limit)
     uuids = [device.uuid for device in devices if device.uuid]
     if uuids:
         variables["DIVVY_DEVICE_UUIDS"] = ",".join(uuids)
@@ -132,7 +123,3 @@ def order_document(
 def read_assignment(order: dict[str, Any]) -> Assignment:
     """Return the devices in an order document."""
     return tuple((str(name), tuple(int(index) for index in indices)) for name, indices in order["devices"])
-
-
-def _seconds(milliseconds: int) -> str:
-    return f"{milliseconds / SECOND:g}"

@@ -8,17 +8,19 @@ becomes commands (`commands`). See docs/adr/0110-slurm-stays-the-truth.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
+from divvy.adapters.courier import Controller, Courier
 from divvy.adapters.slurm import advise, heartbeat
 from divvy.adapters.slurm.commands import Steward, overdue
-from divvy.adapters.slurm.courier import Controller, Courier
-from divvy.adapters.slurm.record import View
+from divvy.adapters.slurm.record import PastRun, View
 from divvy.adapters.slurm.settings import SlurmSettings
 from divvy.adapters.slurm.slots import Slots, naming
 from divvy.adapters.slurm.truth import Truth
@@ -46,6 +48,13 @@ class Mode(StrEnum):
     ENFORCE = "enforce"
 
 
+class Slurm(Controller[View, tuple[str, ...]], Protocol):
+    """Slurm, as far as the engine needs it."""
+
+    def history(self, ago_seconds: int) -> Mapping[str, tuple[PastRun, ...]]:
+        """Return every run in the accounting of the last so many seconds; none where it cannot be asked."""
+
+
 class SlurmEngine:
     """Runs jobs through Slurm. One object, one thread besides its courier's.
 
@@ -60,7 +69,7 @@ class SlurmEngine:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: Slurm,
         snapshot: Snapshot,
         settings: SlurmSettings,
         mode: Mode,
@@ -74,7 +83,9 @@ class SlurmEngine:
         self._truth = Truth(snapshot, settings, known)
         self._steward = Steward(snapshot, settings)
         self._slots = Slots(snapshot)
-        self._courier = Courier(controller, clock.now, settings.poll / 1000, self._unseen_seconds())
+        unseen = self._unseen_seconds()
+        complete = partial(_with_history, controller, unseen) if unseen else None
+        self._courier = Courier(controller, clock.now, settings.poll / 1000, "Slurm", complete)
         self._view: View | None = None
         self._absorbed: View | None = None
         self._acted: View | None = None
@@ -202,3 +213,8 @@ class SlurmEngine:
             yield Stopping(now, spec.id, StopCause.START_FAILED)
         for name in [name for name in self._benches if name not in self._truth.live]:
             del self._benches[name]
+
+
+def _with_history(slurm: Slurm, seconds: int, view: View) -> View:
+    """Return a view with the accounting of the time in which nobody may have looked."""
+    return replace(view, history=slurm.history(seconds))

@@ -1,7 +1,7 @@
-"""The only thread that talks to Slurm: it runs what is to be done, then looks, and brings what it saw.
+"""The only thread that talks to an outside engine: it does what is to be done, then looks, and brings it.
 
-A look always follows the commands before it, so that what is seen shows what they did. When Slurm does not
-answer, there is no view; commands that were not run are dropped, since the next view tells what is still
+A look always follows the commands before it, so that what is seen shows what they did. When nobody answers,
+there is no view; commands that were not run are dropped, since the next view tells what is still
 needed.
 """
 
@@ -11,75 +11,79 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from divvy.adapters.slurm.record import PastRun, View
 from divvy.errors import DivvyError
 
-_log = structlog.get_logger("slurm")
 _SOON_SECONDS: Final = 0.1
 
 
-class Controller(Protocol):
-    """Slurm, as far as the courier needs it."""
+View = TypeVar("View")
+Seen_co = TypeVar("Seen_co", covariant=True)
+Command = TypeVar("Command")
+Done_contra = TypeVar("Done_contra", contravariant=True)
 
-    def read(self, now: int, accounting: frozenset[str]) -> View:
-        """Return what Slurm shows, with the accounting of some jobs.
+
+class Controller(Protocol[Seen_co, Done_contra]):
+    """An engine outside, as far as the courier needs it."""
+
+    def read(self, now: int, accounting: frozenset[str]) -> Seen_co:
+        """Return what it shows, with the past runs of some jobs.
 
         Raises:
             UnavailableError: If it does not answer, or not with what can be understood.
         """
 
-    def history(self, ago_seconds: int) -> Mapping[str, tuple[PastRun, ...]]:
-        """Return every run in the accounting of the last so many seconds; none where it cannot be asked."""
-
-    def carry_out(self, command: tuple[str, ...]) -> str:
+    def carry_out(self, command: Done_contra) -> str:
         """Run one command; return what went wrong, empty where nothing did.
 
         Raises:
-            UnavailableError: If Slurm does not answer.
+            UnavailableError: If it does not answer.
         """
 
     def close(self) -> None:
         """Let go of what it holds open."""
 
 
-class Courier:
-    """Looks at Slurm in a thread of its own.
+class Courier(Generic[View, Command]):
+    """Looks at an engine in a thread of its own.
 
     Args:
-        controller: Slurm.
+        controller: The engine.
         now: Time, ms.
         period_seconds: Time between two looks.
-        history_seconds: How far back the first view tells the accounting; 0: not at all.
+        name: What people call the engine.
+        complete: Adds to the first view what later ones need not tell.
     """
 
     def __init__(
         self,
-        controller: Controller,
+        controller: Controller[View, Command],
         now: Callable[[], int],
         period_seconds: float,
-        history_seconds: int = 0,
+        name: str,
+        complete: Callable[[View], View] | None = None,
     ) -> None:
-        self._history = history_seconds
+        self._complete = complete
+        self._name = name
+        self._log = structlog.get_logger(name.lower())
         self._controller = controller
         self._now = now
         self._period = period_seconds
         self._lock = threading.Condition()
-        self._commands: list[tuple[str, ...]] = []
+        self._commands: list[Command] = []
         self._wanted: frozenset[str] = frozenset()
         self._view: View | None = None
         self._closing = False
         self.problem = ""
-        """Why Slurm could not be seen last; empty: it was."""
+        """Why it could not be seen last; empty: it was."""
         self._ear, self._mouth = os.pipe()
         os.set_blocking(self._ear, False)
         os.set_blocking(self._mouth, False)
-        self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name.lower(), daemon=True)
         self._thread.start()
 
     def fileno(self) -> int:
@@ -94,7 +98,7 @@ class Courier:
             view, self._view = self._view, None
         return view
 
-    def send(self, commands: Sequence[tuple[str, ...]], accounting: frozenset[str] = frozenset()) -> None:
+    def send(self, commands: Sequence[Command], accounting: frozenset[str] = frozenset()) -> None:
         """Have commands run and then look; ``accounting``: whose past runs the look should tell."""
         with self._lock:
             self._commands = list(commands)
@@ -125,9 +129,8 @@ class Courier:
             try:
                 self._carry_out(commands)
                 view = self._controller.read(self._now(), wanted)
-                if self._history:
-                    view = replace(view, history=self._controller.history(self._history))
-                    self._history = 0
+                if self._complete is not None:
+                    view, self._complete = self._complete(view), None
             except (DivvyError, OSError, ValueError, LookupError) as error:
                 self._failed(str(error) or repr(error))
             else:
@@ -137,17 +140,17 @@ class Courier:
                     rest = began + self._period - time.monotonic()
                     self._lock.wait(max(rest, _SOON_SECONDS))
 
-    def _carry_out(self, commands: Sequence[tuple[str, ...]]) -> None:
+    def _carry_out(self, commands: Sequence[Command]) -> None:
         for command in commands:
             trouble = self._controller.carry_out(command)
             if trouble:
-                _log.warning("command", command=" ".join(command)[:300], said=trouble[:500])
+                self._log.warning("command", command=_shown(command), said=trouble[:500])
             else:
-                _log.info("command", command=" ".join(command)[:300])
+                self._log.info("command", command=_shown(command))
 
     def _deliver(self, view: View) -> None:
         if self.problem:
-            _log.info("Slurm answers again")
+            self._log.info(f"{self._name} answers again")
         with self._lock:
             self.problem = ""
             if self._commands:
@@ -157,10 +160,15 @@ class Courier:
 
     def _failed(self, problem: str) -> None:
         if problem != self.problem:
-            _log.warning("Slurm does not answer", problem=problem)
+            self._log.warning(f"{self._name} does not answer", problem=problem)
         self.problem = problem
         self._call()
 
     def _call(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._mouth, b"!")
+
+
+def _shown(command: object) -> str:
+    words = command if isinstance(command, tuple) else (command,)
+    return " ".join(word for word in words if isinstance(word, str))[:300]
