@@ -91,14 +91,14 @@ def test_slices_are_held_back_and_admitted_by_administrators_only(client):
     rows = {row["name"]: row for row in held["backends"]}
     assert rows["s1"]["state"] == "held" and rows["s3"]["state"] == "up"
     for _ in range(3):
-        answer = client.post(INFER, json=BODY, headers=USER | {"divvy-explain": "1"})
+        answer = client.post(INFER, json=BODY, headers=USER | {"x-divvy-explain": "1"})
         assert "slice=s3" in answer.headers["divvy-decision"]
     admitted = client.post("/divvy/v1/backends/s1/admit", headers=ADMIN).json()
     assert {row["state"] for row in admitted["backends"]} == {"up"}
 
 
 def test_what_cannot_be_in_time_is_refused_at_once(client):
-    refused = client.post(INFER, json=BODY, headers=USER | {"divvy-slo-ms": "1"})
+    refused = client.post(INFER, json=BODY, headers=USER | {"x-divvy-slo-ms": "1"})
     assert refused.status_code == 503 and int(refused.headers["retry-after"]) >= 1
     assert "too late" in refused.json()["error"]
 

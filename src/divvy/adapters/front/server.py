@@ -180,7 +180,8 @@ class Client(asyncio.Protocol):
     def _infer(self, head: Head, target: bytes, body: bytes) -> None:
         try:
             batch = batch_of(head, body)
-            slo = float(head.fields.get(b"divvy-slo-ms", b"0"))
+            fields = head.fields
+            slo = float(fields.get(b"divvy-slo-ms", fields.get(b"x-divvy-slo-ms", b"0")))
             if not 0 <= slo <= _LONGEST_MS:
                 raise ValueError(f"an objective of {slo}")  # noqa: TRY301 - one answer to all that is wrong
         except ValueError as error:
@@ -204,7 +205,7 @@ class Client(asyncio.Protocol):
             query,
             request,
             self._reply,
-            explain=b"divvy-explain" in head.fields,
+            explain=b"divvy-explain" in fields or b"x-divvy-explain" in fields,
             account=self._account,
         )
         if not self._busy:
