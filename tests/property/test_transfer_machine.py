@@ -135,6 +135,7 @@ class Network(RuleBasedStateMachine):
         assert len(set(self.accounted)) == len(self.accounted)
         assert self.receiver.accounted == sum(self.sizes[c] for c in self.accounted)
         assert self.sender.accounted <= self.receiver.accounted
+        assert set(self.sender.moved) <= set(RAILS)
 
     @invariant()
     def what_is_accounted_is_whole_and_stays_so(self):

@@ -37,14 +37,8 @@ def report(
     seconds = max(1, machine.ended_us - outgoing.began_us) / 1e6
     devices = {route.name: route.here.device for route in peer.routes}
     counts = machine.counts
-    proof = prove(
-        devices,
-        payload,
-        outgoing.before,
-        after,
-        outgoing.routes,
-        rerouted=bool(counts.retries or counts.rerouted),
-    )
+    repeated = 2 * max(machine.sizes) * max(counts.retries, counts.rerouted)
+    proof = prove(devices, payload, outgoing.before, after, outgoing.routes, repeated_bytes=repeated)
     return {
         "schema": SCHEMA,
         "transfer": f"{outgoing.number:016x}",

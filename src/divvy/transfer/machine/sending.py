@@ -107,6 +107,7 @@ class Sending:
     _left: int = 0
     _avoid: dict[int, str] = field(default_factory=dict)
     _dark_us: int = -1
+    _given_up: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Put every chunk among the pending ones."""
@@ -199,7 +200,7 @@ class Sending:
         if self.verdict is not None or self._done[chunk] or not 1 <= number <= self._tries[chunk]:
             return
         if answer is Answer.GOOD:
-            self._finish(chunk, name or "late", now_us)
+            self._finish(chunk, name or self._given_up.get((chunk, number), "unknown"), now_us)
         elif answer is Answer.STALE:
             self.fail("the target buffer has moved on to another use", now_us)
         elif name is not None:
@@ -234,6 +235,7 @@ class Sending:
         for chunk, ways in self._ways.items():
             for number in [n for n, r in ways.items() if r == name]:
                 del ways[number]
+                self._given_up[chunk, number] = name
                 rail.forgot(self.sizes[chunk])
                 if not self._done[chunk] and not ways and self.verdict is None:
                     self._avoid[chunk] = name
