@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AGAIN_S: Final = 0.25
 _IDLE_S: Final = 0.1
-_FLYING: Final = 2
+_FLYING: Final = 4
 
 
 class Link:

@@ -16,7 +16,7 @@ LEAST_CHUNK: Final = 64 << 10
 MOST_CHUNK: Final = 4 << 20
 #: Fragments of one chunk: more are gathered by one call no longer (the kernel's limit is 1024).
 BUDGET: Final = 512
-_PARTS: Final = 24
+_PARTS: Final = 64
 
 
 class Descriptor(NamedTuple):
@@ -50,7 +50,7 @@ class Chunk(NamedTuple):
 
 
 def chunk_bytes(total: int) -> int:
-    """Return the size of a chunk for a transfer of `total` bytes: about 24 of them, 64 KiB to 4 MiB."""
+    """Return the size of a chunk for a transfer of `total` bytes: about 64 of them, 64 KiB to 4 MiB."""
     size = LEAST_CHUNK
     while size < MOST_CHUNK and size * _PARTS < total:
         size *= 2
