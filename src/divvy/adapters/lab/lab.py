@@ -122,7 +122,7 @@ class Lab:
         ear = _listen(port)
         port = ear.getsockname()[1]
         ear.close()  # Triton opens its ports itself
-        process = self._run(triton.command(python), triton.order(spec, port))
+        process = self._run(triton.command(python), triton.order(spec, port), quiet=True)
         return self._note(spec, port, process.pid)
 
     def _note(self, spec: SliceSpec, port: int, pid: int) -> Running:
@@ -131,11 +131,15 @@ class Lab:
         return running
 
     def _run(
-        self, command: Sequence[str], order: bytes, descriptors: Sequence[int] = ()
+        self, command: Sequence[str], order: bytes, descriptors: Sequence[int] = (), *, quiet: bool = False
     ) -> subprocess.Popen[bytes]:
         """Start a process, give it its order, and wait until it serves."""
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=descriptors
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
+            pass_fds=descriptors,
         )
         self._processes[process.pid] = process
         assert process.stdin is not None  # noqa: S101 - it is a pipe
