@@ -18,6 +18,8 @@ _ALL_SETS: Final = 3
 #: A smaller set must be this much better than a larger one: within a set no chunk goes to a rail on which it
 #: would end late, so a rail too many costs little, and one that is not used is not measured.
 _MARGIN: Final = 0.9
+#: What several rails take at their achieved rates, start-up and end included.
+_HOPE: Final = 1.1
 
 
 class Choice(NamedTuple):
@@ -70,10 +72,16 @@ def choose(
     ]
     if not found:
         return None
+    hoped = {
+        names: _HOPE * (startup_s + size_bytes / max(sum(rates[name] for name in names), 1.0))
+        for names, _ in found
+    }
     best = found[-1]
     for names, prediction in reversed(found[:-1]):
+        # A set is not given up for what it once took, if its rails have been faster since.
+        present = min(best[1].seconds, hoped[best[0]]) if len(best[0]) > 1 else best[1].seconds
         margin = _MARGIN if len(names) < len(best[0]) else 1.0
-        if prediction.seconds < best[1].seconds * margin:
+        if prediction.seconds < present * margin:
             best = (names, prediction)
     rejected = tuple((names, p.seconds) for names, p in found if names != best[0])
     return Choice(best[0], best[1], rejected)

@@ -15,7 +15,6 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -122,42 +121,21 @@ def _create(name: str, device: str) -> Any:
         )
     library: Any = import_module(f"{_PACKAGE}._api")
     with _creating:  # UCX reads the environment when it starts
-        before = os.environ.get("UCX_NET_DEVICES")
-        os.environ["UCX_NET_DEVICES"] = device
+        wanted = {"UCX_NET_DEVICES": device}
+        if "UCX_TLS" not in os.environ and device != "lo":
+            wanted["UCX_TLS"] = "^shm"  # between hosts of one machine it would leave the rail for memory
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
         silent = logging.root.manager.disable
         logging.disable(logging.INFO)
         try:
-            with _patient(import_module(f"{_PACKAGE}._bindings")):
-                strict = library.nixl_thread_sync_t.NIXL_THREAD_SYNC_STRICT
-                settings = library.nixl_agent_config(backends=["UCX"], sync_mode=strict)
-                return library.nixl_agent(name, settings)
+            return library.nixl_agent(name, library.nixl_agent_config(backends=["UCX"]))
         finally:
             logging.disable(silent)
-            if before is None:
-                del os.environ["UCX_NET_DEVICES"]
-            else:
-                os.environ["UCX_NET_DEVICES"] = before
-
-
-@contextlib.contextmanager
-def _patient(bindings: Any) -> Iterator[None]:
-    """Let the agents that the block makes wait for work instead of looking for it without pause.
-
-    NIXL's Python sets the delay of its progress thread to 0, which costs a third of a core per agent that
-    has nothing to do; with a delay it sleeps until its sockets wake it, and is no slower.
-    """
-    real = bindings.nixlAgentConfig
-
-    def keep(config: Any, _asked: int) -> None:
-        real.pthrDelay.__set__(config, _DELAY_US)
-
-    bindings.nixlAgentConfig = type(
-        "nixlAgentConfig", (real,), {"pthrDelay": property(lambda _: _DELAY_US, keep)}
-    )
-    try:
-        yield
-    finally:
-        bindings.nixlAgentConfig = real
+            for key, value in before.items():
+                os.environ.pop(key, None)
+                if value is not None:
+                    os.environ[key] = value
 
 
 def _address(view: memoryview) -> int:
