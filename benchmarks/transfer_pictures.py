@@ -29,7 +29,6 @@ from divvy.cli.bench_transfers_crew import Crew, Move
 
 MIB: Final = 1 << 20
 OWN, OTHER, FAST, SLOW = "#2e7d32", "#90a4ae", "#1565c0", "#ef6c00"
-MARKS: Final = ("<!-- figures -->", "<!-- end of figures -->")
 HEAD: Final = (
     "| contender | measure | value | unit | least to most | target | met | n | note |",
     "|---|---|---|---|---|---|---|---|---|",
@@ -73,11 +72,39 @@ def tables(report: dict[str, Any], page: Path) -> None:
         cells = [row["contender"], row["measure"], number(row["value"]), row["unit"], span(row["interval"])]
         cells += [number(row["target"]) if row["target"] is not None else "", met, str(row["n"]), row["note"]]
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    body = "\n".join(lines).replace("\n\n\n", "\n\n")
-    page.write_text(f"{before}{MARKS[0]}\n{body}\n{MARKS[1]}{after}", encoding="utf-8")
+    put(page, "figures", "\n".join(lines).replace("\n\n\n", "\n\n"))
+
+
+def split_table(result: dict[str, Any], page: Path) -> None:
+    """Put what benchmarks/prefill_decode.py found into a page."""
+    names = {
+        "turns, ucx": "decode servers in turns, UCX as it comes",
+        "pairs, ucx": "Divvy's pairs, UCX as it comes",
+        "turns, divvy": "decode servers in turns, Divvy's rail",
+        "pairs, divvy": "Divvy's pairs and rail",
+    }
+    found = result["time_to_first_token"]
+    first = found["turns, ucx"]["median_ms"]
+    lines = ["| method | median | least to most | against taking turns | n |", "|---|---|---|---|---|"]
+    for key, name in names.items():
+        row = found[key]
+        spread = f"{row['least_ms']:.0f} to {row['most_ms']:.0f} ms"
+        share = f"{row['median_ms'] / first:.2f}"
+        lines.append(f"| {name} | {row['median_ms']:.0f} ms | {spread} | {share} | {row['n']} |")
+    load = ", ".join(f"{value:.1f}" for value in result["load"])
+    lines += [
+        "",
+        f"Of it the prefill takes {result['prefill_median_ms']:.0f} ms (median). Load average: {load}.",
+    ]
+    put(page, "vllm", "\n".join(lines))
+
+
+def put(page: Path, name: str, body: str) -> None:
+    """Put a text between the marks of a name."""
+    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.read_text(encoding="utf-8").partition(first)
+    after = rest.partition(last)[2]
+    page.write_text(f"{before}{first}\n{body}\n{last}{after}", encoding="utf-8")
 
 
 def number(value: float | None) -> str:
@@ -163,7 +190,10 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, help="what divvy bench transfers --json printed")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--page", type=Path, help="put the rows of --figures into this page")
+    parser.add_argument("--split", type=Path, help="put what prefill_decode.py found into --page")
     options = parser.parse_args()
+    if options.split and options.page:
+        split_table(json.loads(options.split.read_text()), options.page)
     plt.rcParams["svg.hashsalt"] = "divvy"
     if options.figures:
         report = json.loads(options.figures.read_text())
