@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -27,6 +27,8 @@ _MINUTES: Final = 60.0
 _QUICK_MINUTES: Final = 0.6
 _GAP_SECONDS: Final = (1.0, 7.0)
 _REST_SECONDS: Final = 180.0
+#: Who send nonsense at the same time: one that waits for an answer holds up nobody else.
+_SENDERS: Final = 4
 _CASE: Final = "divvy up under faults"
 
 
@@ -50,12 +52,14 @@ def rows(
         made.start()
         if not made.until_ready():
             raise EngineError.one("bench-up", f"not ready: {_said(made)}")
-        people, nonsense = People(made, seed), Nonsense(made, seed)
-        for thread in (people, nonsense):
+        people = People(made, seed)
+        nonsense = [Nonsense(made, seed + number, 1000 / _SENDERS) for number in range(_SENDERS)]
+        for thread in (people, *nonsense):
             thread.start()
         done, sizes = _trouble(made, seconds, random.Random(seed), announce)  # noqa: S311 - repeatable
         people.finish()
-        nonsense.finish()
+        for sender in nonsense:
+            sender.finish()
         announce("waiting until everything is over")
         made.set_clock(0)
         _rest(made, people)
@@ -114,20 +118,23 @@ def _said(made: Plane) -> str:
     return " ".join(path.read_text(encoding="utf-8")[-1_000:] for path in parts if path.exists())
 
 
-def _deeds(people: People, nonsense: Nonsense, done: Counter[str], seconds: float) -> Iterator[Row]:
+def _deeds(people: People, nonsense: Sequence[Nonsense], done: Counter[str], seconds: float) -> Iterator[Row]:
     yield figure(_CASE, "lasted", seconds / 60, "min")
     yield figure(
         _CASE, "jobs submitted", len(people.codes), "jobs", note=f"{people.retries} tries unanswered"
     )
-    told = ", ".join(f"{status}: {count}" for status, count in sorted(nonsense.answers.items()))
-    sent = sum(nonsense.answers.values()) + nonsense.unanswered
-    yield figure(_CASE, "bad requests", sent, "requests", note=f"{told}; no answer: {nonsense.unanswered}")
+    answers = sum((sender.answers for sender in nonsense), Counter[int]())
+    told = ", ".join(f"{status}: {count}" for status, count in sorted(answers.items()))
+    unanswered = sum(sender.unanswered for sender in nonsense)
+    sent = answers.total() + unanswered
+    yield figure(_CASE, "bad requests", sent, "requests", note=f"{told}; no answer: {unanswered}")
     for name, times in done.items():
         note = "" if times or name != "disk full" else "needs root, for a disk of its own"
         yield figure(_CASE, name, times, "times", note=note)
 
 
-def _findings(verdict: Verdict, people: People, nonsense: Nonsense) -> Iterator[Row]:
+def _findings(verdict: Verdict, people: People, nonsense: Sequence[Nonsense]) -> Iterator[Row]:
+    answered = sum(sender.answers.total() for sender in nonsense)
     found = {
         "jobs lost": (verdict.lost, len(people.codes)),
         "jobs that nobody submitted": (verdict.strange, len(people.codes)),
@@ -136,8 +143,11 @@ def _findings(verdict: Verdict, people: People, nonsense: Nonsense) -> Iterator[
         "ledger entries unlike the run": (verdict.unequal, verdict.runs),
         "passes decided otherwise when asked again": (verdict.decided, verdict.passes),
         "good submissions refused": (people.refused, len(people.codes)),
-        "bad requests answered with a fault of the server": (nonsense.faults, sum(nonsense.answers.values())),
-        "bad requests carried out": (nonsense.taken, sum(nonsense.answers.values())),
+        "bad requests answered with a fault of the server": (
+            [told for sender in nonsense for told in sender.faults],
+            answered,
+        ),
+        "bad requests carried out": ([told for sender in nonsense for told in sender.taken], answered),
     }
     for measure, (cases, n) in found.items():
         yield figure(_CASE, measure, len(cases), "", n=n, target=0, note="; ".join(list(cases)[:3]))

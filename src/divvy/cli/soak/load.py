@@ -97,7 +97,7 @@ class Nonsense(threading.Thread):
         per_minute: How many.
     """
 
-    def __init__(self, plane: Plane, seed: int, per_minute: int = 1000) -> None:
+    def __init__(self, plane: Plane, seed: int, per_minute: float) -> None:
         super().__init__(daemon=True)
         self._plane, self._draw = plane, random.Random(seed)  # noqa: S311 - repeatable load
         self._pause = 60 / per_minute
