@@ -69,9 +69,9 @@ def rows(*, quick: bool = False, announce: Callable[[str], None] = lambda _: Non
 
 
 _LIVE: Final = {
-    "fluid simulator against rate-limited links": "needs live transfers over veth links",
-    "cost prediction on real transfers": "needs live transfers over rate-limited rails",
-    "rail slowed or cut in flight": "needs live transfers",
+    "fluid simulator against rate-limited links": "divvy bench transfers measures it",
+    "cost prediction on real transfers": "divvy bench transfers measures it",
+    "rail slowed or cut in flight": "divvy bench transfers measures it",
 }
 
 
