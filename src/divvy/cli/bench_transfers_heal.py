@@ -15,6 +15,8 @@ from divvy.cli.bench_transfers_setting import MIB, Setting
 
 _FAST: Final = 400_000_000
 _SLOW: Final = 100_000_000
+#: Until the next turn, so that it begins with both rails.
+_MENDED_SECONDS: Final = 0.8
 _CASE: Final = "fast rail {} in flight"
 _EVENTS: Final = ("slowed to 10%", "cut")
 _PEERS: Final = (who.NIXL_DEFAULT, who.MOONCAKE)
@@ -141,6 +143,7 @@ def _turn(lab: RailsLab, crew: Crew, event: str, *, quick: bool) -> _Turn:
         with contextlib.suppress(ValueError):
             lab.restore(1, 0)
             lab.set_rate(1, 0, _FAST)
+    time.sleep(_MENDED_SECONDS)
     before = (broken - moved.start) * (_FAST + _SLOW) / 8
     needed = broken - moved.start + max(0.0, size - before) * 8 / (rate + _SLOW)
     return _Turn(moved.seconds - needed, moved.report, crew.whole(move))
