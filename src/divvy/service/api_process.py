@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from divvy.bootstrap import open_for_api
+from divvy.bootstrap.by_hand import by_hand
 from divvy.bootstrap.interconnect import interconnect_of
 from divvy.service.app import create_app
 from divvy.service.child import LIFELINE, Orders, Parent, run_child
@@ -32,6 +33,7 @@ def run(orders: Orders, parent: Parent) -> None:
         foresee=Foresight(orders.settings),
         whatif=WhatIf(orders.settings),
         interconnect=interconnect_of(orders.settings.topology),
+        by_hand=by_hand(orders.settings),
     )
     threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
     listeners = [socket.socket(fileno=number) for number in orders.sockets]

@@ -342,6 +342,21 @@ async def wonder_nothing(_question: Mapping[str, Any], _now: int) -> dict[str, A
     raise UnavailableError.one("whatif-none", "what-if questions are not answered here", fix="ask `divvy up`")
 
 
+class ByHand(Protocol):
+    """Names the engine's own commands, where Divvy does not carry out itself what is asked."""
+
+    mode: str
+
+    def cancel(self, job: str) -> str:
+        """Return the command that ends a job; empty where the engine does not know it."""
+
+    def drain(self, node: str, reason: str, window: tuple[int, int] | None, *, fatal: bool = False) -> str:
+        """Return the command that takes a node out of service, now or in a window (ms)."""
+
+    def undrain(self, node: str) -> str:
+        """Return the command that brings a node back."""
+
+
 def _unheard() -> SchedulerHealth | None:
     return None
 
@@ -361,6 +376,7 @@ class Backend:
         foresee: Start intervals.
         whatif: Answers of what-if questions.
         interconnect: Reads the topology that pairs are made on; None where none is configured.
+        by_hand: Names the engine's own commands where Divvy only looks on or advises; None: it acts.
     """
 
     reader: Reader
@@ -373,3 +389,4 @@ class Backend:
     foresee: Foresee = foresee_nothing
     whatif: Wonder = wonder_nothing
     interconnect: Callable[[], Roads] | None = None
+    by_hand: ByHand | None = None

@@ -103,3 +103,5 @@ def test_what_the_user_or_an_administrator_holds_is_not_started(world, plane):
     assert len(control.until_job(both, "protected")["placement"]) == 2, "a heterogeneous job is one gang"
     world.run("scontrol", "release", mine)
     world.until_state(mine, "RUNNING")
+    control.client.delete("jobs", both)
+    world.until_state(both, "CANCELLED")

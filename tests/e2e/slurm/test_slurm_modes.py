@@ -1,5 +1,8 @@
 """The three modes against a real Slurm."""
 
+import json
+import os
+import shlex
 import subprocess
 import sys
 import time
@@ -14,6 +17,17 @@ from divvy.adapters.slurm.shell import CommandLine
 pytestmark = pytest.mark.e2e
 
 
+def refused(plane, *words):
+    """Run a verb of the command line that this mode refuses; return the command of Slurm that it names."""
+    environment = os.environ | {"DIVVY_HOME": str(plane.home)}
+    command = [sys.executable, "-m", "divvy", *words, "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode and not done.stdout
+    (fault,) = json.loads(done.stderr)["faults"]
+    assert fault["code"] == "mode-looks-on" and f"--mode {plane.mode} " in fault["message"]
+    return shlex.split(fault["fix"].removeprefix("run: "))
+
+
 def test_observe_follows_slurm_and_changes_nothing(world, plane):
     running = world.sbatch(
         "vis", "--gres=gpu:h100:2", "-N1", "-p", "h100", contract="min_runtime=2h resumable"
@@ -25,7 +39,11 @@ def test_observe_follows_slurm_and_changes_nothing(world, plane):
     assert watcher.until_job(stray, "protected")["account"] == "unfunded"
     held = [job for job in world.jobs().values() if not job.over and (job.held or job.mark or job.nice)]
     assert held == []
-    world.run("scancel", running)
+    world.run(*refused(watcher, "drain", "node02", "--reason", "a fan"))
+    assert world.run("sinfo", "-h", "-n", "node02", "-o", "%E") == "a fan"
+    command = refused(watcher, "cancel", running)
+    assert world.state(running) == "RUNNING" and watcher.job(running)["state"] == "protected"
+    world.run(*command)
     watcher.until_job(running, "cancelled")
     watcher.stop()
     assert watcher.replay() == ""
@@ -40,6 +58,10 @@ def test_advise_orders_the_queue_and_letting_go_takes_it_back(world, plane):
     control.until_job(owed, "queued")
     world.until(lambda: world.jobs()[owed].nice < world.jobs()[late].nice < 0, 30, "nice values in order")
     assert not any(job.held or job.mark for job in world.jobs().values() if not job.over)
+    assert refused(control, "cancel", late) == ["scancel", late]
+    resume = ["scontrol", "update", "NodeName=node01", "State=RESUME"]
+    assert refused(control, "drain", "node01", "--undo") == resume
+    assert world.state(late) == "PENDING"
     control.stop()
     command = [sys.executable, "-m", "divvy", "slurm", "let-go", "--slurm-config", str(control.settings)]
     done = subprocess.run(

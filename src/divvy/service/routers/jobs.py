@@ -20,6 +20,7 @@ from divvy.service.answers import aged, answer
 from divvy.service.context import Caller, Service, Shared
 from divvy.service.describe import answers
 from divvy.service.ports import JobRecord
+from divvy.service.reach import require_reach
 from divvy.service.requests import MAX_PAGE, JobRequest
 from divvy.service.submission import prepare, run_as
 
@@ -148,6 +149,8 @@ async def cancel(job: str, service: Shared, caller: Caller) -> Response:
     if is_over(record):
         state = record.label(service.now())
         raise ConflictError.one("job-over", f"job {spec.id} is over: {state}", path="job")
+    hand = service.backend.by_hand
+    require_reach(hand, f"cancel job {spec.id}", hand.cancel(spec.id) if hand else "")
     await run_sync(service.intake.cancel, spec.id, caller.user)
     document = {"schema": "divvy.cancel/1", "job": spec.id, "state": record.label(service.now())}
     return answer(document, 202)

@@ -12,6 +12,7 @@ from divvy.service import schemas
 from divvy.service.answers import answer
 from divvy.service.context import Admin, Service, Shared, printable_fault
 from divvy.service.describe import answers
+from divvy.service.reach import require_reach
 from divvy.service.requests import DrainRequest, FaultRequest
 from divvy.units import SECOND
 
@@ -35,6 +36,8 @@ async def drain(name: str, request: DrainRequest, service: Shared, caller: Admin
     if faults:
         raise InputError("the reason cannot be stored", faults)
     window = _window(request, service.now())
+    hand = service.backend.by_hand
+    require_reach(hand, f"drain node {name}", hand.drain(name, request.reason, window) if hand else "")
     await service.verdict(await run_sync(service.intake.drain, name, request.reason, caller.user, window))
     now = window is None or window[0] <= service.now()
     state = "draining" if now else "up"
@@ -50,6 +53,7 @@ async def drain(name: str, request: DrainRequest, service: Shared, caller: Admin
 async def undrain(name: str, service: Shared, caller: Admin) -> Response:
     """End a drain, call off an announced one, or clear a fault."""
     _known(service, name)
+    _require_resume(service, name)
     await service.verdict(await run_sync(service.intake.undrain, name, caller.user))
     return _answer(name, "up", "")
 
@@ -71,6 +75,9 @@ async def fault(name: str, request: FaultRequest, service: Shared, caller: Admin
             path="code",
             fix="send fatal as true or false to take the node out all the same",
         )
+    hand, reason = service.backend.by_hand, f"fault {request.code}"
+    command = hand.drain(name, reason, None, fatal=fatal) if hand else ""
+    require_reach(hand, f"take node {name} out of service", command)
 
     def store() -> int:
         return service.intake.fault(name, request.code, caller.user, fatal=fatal)
@@ -88,8 +95,14 @@ async def fault(name: str, request: FaultRequest, service: Shared, caller: Admin
 async def healthy(name: str, service: Shared, caller: Admin) -> Response:
     """Let a node that was at fault come back into service."""
     _known(service, name)
+    _require_resume(service, name)
     await service.verdict(await run_sync(service.intake.healthy, name, caller.user))
     return _answer(name, "up", "")
+
+
+def _require_resume(service: Service, name: str) -> None:
+    hand = service.backend.by_hand
+    require_reach(hand, f"bring node {name} back", hand.undrain(name) if hand else "")
 
 
 def _window(request: DrainRequest, now: int) -> tuple[int, int] | None:
