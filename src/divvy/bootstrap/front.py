@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Setup
 from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.router import Router
@@ -37,6 +38,7 @@ class Options:
         refuse_late: Whether a query that would miss its objective is refused at once.
         keys: Who may ask; everybody where None.
         tls: Certificate and key; plain HTTP where None.
+        charges: Charges accounts for slice-seconds; nobody is charged where None.
     """
 
     host: str = "127.0.0.1"
@@ -47,6 +49,7 @@ class Options:
     refuse_late: bool = False
     keys: Keys | None = None
     tls: tuple[Path, Path] | None = None
+    charges: Charges | None = None
 
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS needs; None for plain HTTP.
@@ -97,22 +100,32 @@ async def run_front(
         clients.add(client)
         return client
 
-    try:
-        server = await loop.create_server(make, options.host, options.port, backlog=1024, ssl=tls)
-    except OSError as error:
-        raise UnavailableError.one(
-            "serve-port", f"{options.host}:{options.port}: {error.strerror}", path="--port"
-        ) from error
-    scheme = "http" if tls is None else "https"
-    tell(f"{scheme}://{options.host}:{server.sockets[0].getsockname()[1]}")
+    server = await _listen(make, options, tls)
+    tell(f"{'http' if tls is None else 'https'}://{options.host}:{server.sockets[0].getsockname()[1]}")
     again = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, again.set)
     tasks = [loop.create_task(router.probe()), loop.create_task(_watch(file, load, router, tell, again))]
+    closed = asyncio.Event()
+    charging = None if options.charges is None else loop.create_task(options.charges.run(closed))
     await ended.wait()
     server.close()
     for task in tasks:
         task.cancel()
     await _finish(router, clients)
+    closed.set()
+    if charging is not None:
+        await charging
+
+
+async def _listen(make: Callable[[], Client], options: Options, tls: ssl.SSLContext | None) -> asyncio.Server:
+    """Return the server, which listens."""
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(make, options.host, options.port, backlog=1024, ssl=tls)
+    except OSError as error:
+        raise UnavailableError.one(
+            "serve-port", f"{options.host}:{options.port}: {error.strerror}", path="--port"
+        ) from error
 
 
 def _router(setup: Setup, profile: LatencyProfile, options: Options) -> Router:
@@ -127,6 +140,7 @@ def _router(setup: Setup, profile: LatencyProfile, options: Options) -> Router:
         rule.name,
         refuse_late=options.refuse_late,
         longest_seconds=options.longest_seconds,
+        charges=options.charges,
     )
     router.declare(setup.slices)
     return router

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from divvy.cli.serve_options import Given
 
 
 def verb(
@@ -30,6 +33,13 @@ def verb(
     tokens: Path | None = typer.Option(None, "--tokens", help="Accounts and hashes of their tokens (TOML)."),
     tls_cert: Path | None = typer.Option(None, "--tls-cert", help="Certificate chain (PEM)."),
     tls_key: Path | None = typer.Option(None, "--tls-key", help="Its key (PEM)."),
+    charge: str = typer.Option(
+        "", "--charge", help="Control plane whose ledger is charged: http(s)://HOST:PORT or unix:PATH."
+    ),
+    spool: Path | None = typer.Option(
+        None, "--spool", help="Directory of charges not yet posted. [~/.local/share/divvy/serve]"
+    ),
+    gpu: str = typer.Option("", "--gpu", help="Device model that the slices are cut from, for --charge."),
     check: bool = typer.Option(False, "--check", help="Read everything, name all faults, and end."),
 ) -> None:
     """Serve the Open Inference Protocol over HTTP in front of one server per slice.
@@ -37,11 +47,22 @@ def verb(
     The batch dimension of a query, a latency profile and an objective decide which slice answers. The file is
     read again when it changes: slices that are left out finish what they run.
     """
+    from divvy.cli.serve_options import Given  # noqa: PLC0415 - a verb imports what it needs when it is used
+
+    given = Given(
+        host, port, most_waiting, longest_wait, max_body, refuse_late, tokens, tls_cert, tls_key,
+        charge, spool, gpu,
+    )  # fmt: skip
+    _serve(backends, rule, given, check=check)
+
+
+def _serve(backends: Path, rule: str, given: Given, *, check: bool) -> None:
+    """Serve what the files say, or only read them."""
     from dataclasses import replace  # noqa: PLC0415 - a verb imports what it needs when it is used
 
     from divvy.adapters.front.config import Setup, read_setup  # noqa: PLC0415
     from divvy.bootstrap.front import run_front  # noqa: PLC0415
-    from divvy.cli.serve_options import Given, read_options  # noqa: PLC0415
+    from divvy.cli.serve_options import read_options  # noqa: PLC0415
     from divvy.cli.slice_inputs import read_file  # noqa: PLC0415
 
     def load() -> Setup:
@@ -52,7 +73,6 @@ def verb(
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
-    given = Given(host, port, most_waiting, longest_wait, max_body, refuse_late, tokens, tls_cert, tls_key)
     setup, profile, options = read_options(given, load)
     if check:
         tell(f"good: {len(setup.slices)} slices of {setup.model}, {setup.rule}, {setup.slo_us / 1e3:g} ms")

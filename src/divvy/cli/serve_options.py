@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
+from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Setup
 from divvy.adapters.front.keys import read_keys
 from divvy.bootstrap.front import Options
+from divvy.cli.client import USER_HOME, Client, find_target
 from divvy.cli.slice_inputs import load_profile, read_file
 from divvy.errors import DivvyError, Fault, InputError
+from divvy.fleet.device import DEVICE_MODELS
 from divvy.perf.latency import LatencyProfile
 from divvy.planners.queries.registry import find_rule
 from divvy.units import BYTES_HELP, DURATION_HELP, SECOND, parse_bytes, parse_duration
 
 _MOST_BODY: Final = 1 << 30
+_POST_SECONDS: Final = 10.0
 _T = TypeVar("_T")
 
 
@@ -31,6 +36,9 @@ class Given(NamedTuple):
     tokens: Path | None
     tls_cert: Path | None
     tls_key: Path | None
+    charge: str = ""
+    spool: Path | None = None
+    gpu: str = ""
 
 
 def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, LatencyProfile, Options]:
@@ -53,7 +61,15 @@ def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, Latenc
         faults.append(Fault("serve-tls", "--tls-cert, --tls-key", "one without the other", "both or none"))
     seconds = (wait_ms or SECOND) / SECOND
     options = Options(
-        given.host, given.port, given.most_waiting, body or 1, seconds, given.refuse_late, known, tls
+        given.host,
+        given.port,
+        given.most_waiting,
+        body or 1,
+        seconds,
+        given.refuse_late,
+        known,
+        tls,
+        _attempt(faults, lambda: _charges(given)),
     )
     _attempt(faults, options.context)
     setup = _attempt(faults, load)
@@ -65,6 +81,30 @@ def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, Latenc
     if faults or setup is None or profile is None:
         raise InputError("this cannot be served", faults)
     return setup, profile, options
+
+
+def _charges(given: Given) -> Charges | None:
+    """Return what charges accounts; None where nobody is to be charged.
+
+    Raises:
+        InputError: If the address, the devices or the accounts are missing or wrong.
+    """
+    if not given.charge:
+        return None
+    if given.gpu not in DEVICE_MODELS or given.tokens is None:
+        raise InputError.one(
+            "serve-charge",
+            f"--gpu {given.gpu!r}, {'no' if given.tokens is None else 'with'} --tokens",
+            path="--charge",
+            allowed=f"--gpu of {', '.join(DEVICE_MODELS)}; --tokens, which name the accounts",
+        )
+    client = Client(find_target(given.charge), _POST_SECONDS)
+    spool = given.spool or USER_HOME.expanduser() / "serve"
+
+    def tell(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    return Charges(spool, given.gpu, lambda batch: client.post("slices", body=batch), tell)
 
 
 def _measured(setup: Setup) -> LatencyProfile:

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 #: The cause of a line about a run; every other line is an adjustment.
 OCCUPANCY: Final = "occupancy"
+#: The cause of what slices worked for an account behind a router.
+SLICES: Final = "slices"
 
 
 class LedgerEntry(NamedTuple):

@@ -32,6 +32,7 @@ from divvy.service.routers import (
     nodes,
     pairing,
     shown,
+    slices,
     tokens,
 )
 from divvy.service.statements import Statements
@@ -73,7 +74,7 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
     )
     app.state.service = service
-    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens, shown, insight, pairing):
+    for part in (fleet, jobs, logs, budgets, nodes, decisions, tokens, shown, insight, pairing, slices):
         app.include_router(part.router)
     web.mount(app)
     problems.install(app)

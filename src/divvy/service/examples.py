@@ -306,6 +306,14 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "from_at": None,
         "until_at": None,
     },
+    "slices": {
+        "schema": "divvy.slices/1",
+        "id": "r5f0c2a91d37e-1",
+        "account": "lab.vision",
+        "charge": 1_340_000,
+        "created": True,
+        "pending": False,
+    },
     "decisions": {"schema": "divvy.decisions/1", **_AS_OF, "passes": [_PASS], "next": 418},
     "decision": {
         "schema": "divvy.decision/1",

@@ -271,6 +271,9 @@ class Intake(Protocol):
     def undrain(self, node: str, actor: str) -> int:
         """Ask that a node takes work again."""
 
+    def charge_slices(self, name: str, account: str, charge: int, actor: str) -> tuple[int, bool]:
+        """Ask once for the entry of a batch of slice-seconds; return its request, and if it is new."""
+
     def outcome(self, seq: int, timeout_seconds: float = 0) -> Result | None:
         """Return what came of a request, None while the loop has not taken it."""
 

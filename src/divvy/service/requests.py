@@ -148,6 +148,22 @@ class FaultRequest(Asked):
     )
 
 
+class SliceTimeRequest(Asked):
+    """How long slices of one size worked."""
+
+    model: _Word = Field(examples=["A100-80GB.3g"], description="Of the device, with the slice's size.")
+    microseconds: int = Field(ge=0, le=10**15)
+
+
+class SlicesRequest(Asked):
+    """What slices behind a router worked for an account."""
+
+    id: str = Field(pattern=f"^{JOB_ID}$", description="Makes a repetition harmless.")
+    account: _Word
+    until_at: float = Field(ge=0, le=_LAST_INSTANT, description="Unix seconds: when the last work ended.")
+    slices: list[SliceTimeRequest] = Field(min_length=1, max_length=64)
+
+
 class TokenRequest(Asked):
     """A new token."""
 

@@ -18,6 +18,7 @@ CALLERS = (
 )
 KNOWN = CALLERS[1:7]
 SUBMIT = {"account": "lab.language", "gpus": 1, "argv": ["true"], "min_runtime": "1h"}
+SLICES = {"id": "x", "account": "none", "until_at": 0, "slices": [{"model": "gpu", "microseconds": 1}]}
 STALE = {"reason": "test", "version": 999}
 
 
@@ -54,6 +55,8 @@ TABLE = [
     # 503 and 404 show that the caller got past the role: the fixture has no topology.
     ("POST", "/v1/pair", None, {"prefill": ["h0"], "decode": ["h1"], "kv_bytes": 1}, known(503, viewer=403)),
     ("DELETE", "/v1/pair/{name}", "/v1/pair/none", None, known(404, viewer=403)),
+    # 404 shows that the caller got past the role: no such account.
+    ("POST", "/v1/slices", None, SLICES, owners(404)),
     ("GET", "/v1/budget", None, None, known()),
     ("GET", "/v1/budget/history", None, None, known()),
     # A stale version shows that the caller got past the role; who may change what is in test_budgets.py.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from divvy.adapters.front.backend import Backend
+from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Declared
 from divvy.adapters.front.http1 import Head, answer, refuse
 from divvy.planners.queries.desk import DOWN, UP, Desk, Order, Query
@@ -52,6 +53,7 @@ class Router:
         rule: Name of the rule, for explanations.
         refuse_late: Whether a query that would miss its objective is refused at once.
         longest_seconds: A query that has waited so long is refused.
+        charges: Charges accounts for what slices work; nobody is charged where None.
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Router:
         *,
         refuse_late: bool = False,
         longest_seconds: float = 30.0,
+        charges: Charges | None = None,
     ) -> None:
         self.desk, self.model, self.rule = desk, model, rule
         self._most, self._refuse_late = most_waiting, refuse_late
+        self._charges = charges
         self._longest_us = round(longest_seconds * 1e6)
         self.slice_us: dict[str, int] = {}
         """Microseconds of slices by account."""
@@ -136,6 +140,7 @@ class Router:
         ticket.reply = None
         if self.desk.withdraw(ticket.query, now_us()):
             return
+        self._charge(ticket, ticket.slice, now_us())
         self._backends[ticket.slice].cancel()
         self._go(self.desk.end(ticket.slice, ticket.query, now_us(), good=False))
 
@@ -155,8 +160,7 @@ class Router:
         now, query = now_us(), ticket.query
         if id(query) not in self._tickets:
             return
-        took = max(now - query.arrived_us - query.wait_us, 0)
-        self.slice_us[ticket.account] = self.slice_us.get(ticket.account, 0) + took
+        self._charge(ticket, name, now)
         status = 0 if head is None else int(head.line[1])
         if head is not None and status not in {502, 503}:
             del self._tickets[id(query)]
@@ -178,6 +182,13 @@ class Router:
             why = body.decode("latin-1") if head is None else f"status {status}"
             ticket.reply(refuse(502, f"{name}: {why}", "Retry-After: 1\r\n"))
         self._go(orders)
+
+    def _charge(self, ticket: Ticket, name: str, now: int) -> None:
+        """Count what a slice has worked for whoever asked, also where nothing came of it."""
+        took = max(now - ticket.query.arrived_us - ticket.query.wait_us, 0)
+        self.slice_us[ticket.account] = self.slice_us.get(ticket.account, 0) + took
+        if self._charges is not None:
+            self._charges.add(ticket.account, self._places[name].slot.gpcs, took)
 
     def _passed_on(self, ticket: Ticket, name: str, status: int, head: Head, body: bytes) -> bytes:
         more = "".join(
@@ -288,4 +299,6 @@ class Router:
         lines.append("# TYPE divvy_serve_account_slice_seconds_total counter\n")
         for account, spent in self.slice_us.items():
             lines.append(f'divvy_serve_account_slice_seconds_total{{account="{account}"}} {spent / 1e6:g}\n')
+        if self._charges is not None:
+            lines.append(self._charges.metrics())
         return "".join(lines)

@@ -24,9 +24,10 @@ from sqlalchemy.exc import IntegrityError
 
 from divvy.adapters.store.database import Database
 from divvy.adapters.store.rows import spec_values
-from divvy.adapters.store.tables import ACCEPTED, counter, intake, job, launch
+from divvy.adapters.store.tables import ACCEPTED, counter, intake, job, launch, posted
 from divvy.errors import ConflictError, DivvyError, problem_to_error
 from divvy.fleet.job import JobSpec
+from divvy.fleet.ledger import SLICES
 
 _DIGITS: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford base 32: no i, l, o, u
 _POLL_SECONDS: Final = 0.004
@@ -43,6 +44,13 @@ class Submission(NamedTuple):
     """A stored submission; ``created`` is False where the same one was stored before."""
 
     job: str
+    seq: int
+    created: bool
+
+
+class Posted(NamedTuple):
+    """A stored charge of slices; ``created`` is False where the same one was stored before."""
+
     seq: int
     created: bool
 
@@ -130,6 +138,38 @@ class IntakeWriter:
         """Ask for an explicit ledger entry (a refund is negative); return the number of the request."""
         return self._request("adjust", {"account": account, "charge": charge, "cause": cause}, actor)
 
+    def charge_slices(self, name: str, account: str, charge: int, actor: str) -> Posted:
+        """Ask for the ledger entry of slices that worked for an account; once, however often it is asked.
+
+        Args:
+            name: Id of the batch, made by the router.
+            account: Who is charged.
+            charge: Device weight x milliseconds.
+            actor: Who asks.
+
+        Raises:
+            ConflictError: If another batch had this id.
+            UnavailableError: If it cannot be stored now.
+        """
+        try:
+            with self._database.write() as connection:
+                before = _posted(connection, name, account, charge)
+                if before is not None:
+                    return before
+                document = {"account": account, "charge": charge, "cause": SLICES}
+                now = self._now()
+                seq = _enqueue(connection, now, "adjust", document, actor)
+                row = {"id": name, "at": now, "account": account, "charge": charge, "seq": seq}
+                connection.execute(posted.insert().values(**row))
+        except IntegrityError:
+            with self._database.read() as connection:
+                before = _posted(connection, name, account, charge)
+            if before is None:
+                raise
+            return before
+        self._wake()
+        return Posted(seq, created=True)
+
     def outcome(self, seq: int, timeout_seconds: float = 0) -> Outcome | None:
         """Return what came of a request, None while the loop has not taken it within the timeout."""
         limit = time.monotonic() + timeout_seconds
@@ -188,6 +228,21 @@ class IntakeWriter:
 
 
 _COMPARED: Final = tuple(name for name in JobSpec._fields if name not in ("id", "account"))
+
+
+def _posted(connection: sa.Connection, name: str, account: str, charge: int) -> Posted | None:
+    """Return the same charge, stored before; None where there is none."""
+    row = connection.execute(sa.select(posted).where(posted.c.id == name)).one_or_none()
+    if row is None:
+        return None
+    if (row.account, row.charge) != (account, charge):
+        raise ConflictError.one(
+            "slices-duplicate",
+            f"batch {name} was {row.charge} of {row.account}",
+            path="id",
+            fix="give every batch an id of its own",
+        )
+    return Posted(row.seq, created=False)
 
 
 def job_id(number: int) -> str:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from divvy.adapters.store.database import Database
-from divvy.adapters.store.tables import base, blob, history, intake, job, journal, launch
+from divvy.adapters.store.tables import base, blob, history, intake, job, journal, launch, posted
 from divvy.errors import UnavailableError
 from divvy.units import DAY, MINUTE
 
@@ -31,11 +31,13 @@ class Keep:
         jobs: A job that is over, with its history and its command, ms.
         journal: Journal entries, ms.
         requests: Consumed requests, ms.
+        posted: Ids of posted charges, ms; longer than a charge may be late.
     """
 
     jobs: int = 90 * DAY
     journal: int = 14 * DAY
     requests: int = 7 * DAY
+    posted: int = 90 * DAY
 
 
 class Retention:
@@ -60,6 +62,7 @@ class Retention:
                 removed = (
                     _sweep_jobs(connection, now - self._keep.jobs)
                     + _sweep_requests(connection, now - self._keep.requests)
+                    + _sweep_posted(connection, now - self._keep.posted)
                     + _sweep_journal(connection, now - self._keep.journal)
                 )
                 if removed and self._database.sqlite:
@@ -89,6 +92,14 @@ def _sweep_requests(connection: sa.Connection, before: int) -> int:
     if numbers:
         connection.execute(intake.delete().where(intake.c.seq.in_(numbers)))
     return len(numbers)
+
+
+def _sweep_posted(connection: sa.Connection, before: int) -> int:
+    query = sa.select(posted.c.id).where(posted.c.at < before).order_by(posted.c.at).limit(_BATCH)
+    names = connection.execute(query).scalars().all()
+    if names:
+        connection.execute(posted.delete().where(posted.c.id.in_(names)))
+    return len(names)
 
 
 def _sweep_journal(connection: sa.Connection, before: int) -> int:

@@ -1,8 +1,9 @@
 """The schema. The journal (`base`, `blob`, `journal`) is the truth; the other tables follow from it.
 
 Times are integer ms since the Unix epoch, documents are canonical JSON text. Two processes write: the API
-process inserts into `intake` and what belongs to a submission (`launch`, a `job` row in phase ACCEPTED),
-and keeps `token`; the loop process writes everything else, always in the transaction of a journal entry.
+process inserts into `intake` and what belongs to a submission (`launch`, a `job` row in phase ACCEPTED)
+or to a posted charge (`posted`), and keeps `token`;
+the loop process writes everything else, always in the transaction of a journal entry.
 """
 
 from __future__ import annotations
@@ -105,6 +106,18 @@ Index(
     intake.c.seq,
     sqlite_where=intake.c.consumed.is_(None),
     postgresql_where=intake.c.consumed.is_(None),
+)
+
+#: Charges that routers have posted: one that comes twice is charged once.
+posted: Final = Table(
+    "posted",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("account", String(512), nullable=False),
+    Column("charge", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),  # of the request in `intake`
+    Index("posted_at", "at"),
 )
 
 #: What a job runs: `control.launch.LaunchSpec` as JSON.

@@ -52,6 +52,17 @@ class BudgetAccepted(Shape):
     changes: list[BudgetChange]
 
 
+class SlicesCharged(Shape):
+    """What slices worked for an account was recorded."""
+
+    schema_: Literal["divvy.slices/1"] = Field("divvy.slices/1", alias="schema")
+    id: str
+    account: str
+    charge: int = Field(description="Device weight x milliseconds.")
+    created: bool = Field(description="False where the same batch had come before; it is charged once.")
+    pending: bool = Field(description="Stored, but the scheduler has not answered yet.")
+
+
 class LedgerMarks(Shape):
     """The ledger entries that touch an hour; ``ids`` as ranges (``3-7,9``) only with the sources."""
 
