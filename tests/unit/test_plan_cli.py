@@ -158,6 +158,19 @@ def test_text_and_ids(fleet, divvy):
     [
         ("", {"fleet-nodes", "accounts-empty"}),
         ("[fleet", {"fleet-syntax"}),
+        ("deep = " + "[" * 5_000, {"fleet-syntax"}),
+        ("digits = " + "9" * 5_000, {"fleet-syntax"}),
+        (
+            "[fleet]\nnodes = '1x1'\ntopology = ['none.txt', '.']\n[accounts.a]\nshare = 1\n",
+            {"fleet-topology"},
+        ),
+        ("[fleet]\nnodes = '1x1'\ntopology = 3\n[accounts.a]\nshare = 1\n", {"fleet-value"}),
+        (
+            """[fleet]\nnodes = '1x1'\n[accounts.a]\nshare = 1
+            [[jobs]]\nid = 'a'\naccount = 'a'\ngpus = 99999999999999999999999
+            [[jobs]]\nid = "b\\u001b[31m"\naccount = 'a'\ngpus = 1\n""",
+            {"job-value"},
+        ),
         ("[fleet]\nnodes = 'x'\n[accounts.a]\nshare = 1\n", {"fleet-shape"}),
         ("[fleet]\nnodes = '1x1'\nplanner = 'no'\n[accounts.a]\nshare = 1\n", {"policy-unknown"}),
         ("[fleet]\nnodes = '1x1'\nslices = 'no'\n[accounts.a]\nshare = 1\n", {"unknown-planner"}),
@@ -191,7 +204,7 @@ def test_what_cannot_be_planned_ends_with_2(fleet, divvy, tmp_path):
     assert divvy("plan", "--at", "2027-01-01")[0] == 2
     state = tmp_path / "fleet.state.json"
     damaged = '{"schema": "divvy.fleet.state/1"}', '{"schema": "divvy.fleet.state/1", "state": 3, "at": "x"}'
-    for text in ("", "{", "[]", '{"schema": "x"}', *damaged):
+    for text in ("", "{", "[]", "[" * 100_000, '{"schema": "x"}', *damaged):
         state.write_text(text)
         assert divvy("plan", "--fleet", fleet)[0] == 2
     state.write_text('{"schema": "divvy.fleet.state/1", "at": 1, "state": {"format": 1}, "tenancy": {}}')

@@ -18,6 +18,7 @@ from divvy.fleet.node import Node
 from divvy.fleet.tenant import Tenants
 from divvy.fleet.tenant_file import read_tenants
 from divvy.planners.jobs import registry
+from divvy.planners.jobs.admission import JOB_ID, JOB_ID_HELP
 from divvy.planners.slices.registry import find_planner
 from divvy.sim.scenario import build_fleet
 from divvy.units import parse_duration
@@ -28,6 +29,8 @@ _JOB: Final = (
     "id", "account", "author", "gpus", "min_runtime", "resumable", "restart", "priority", "model", "per_node",
     "time_limit",
 )  # fmt: skip
+#: The most GPUs, and the highest priority, of a job; as in the API.
+_MOST: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def read_toml(path: Path, option: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(read_file(path, option))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also lists nested too deep and numbers too long
         raise InputError.one(
             "fleet-syntax", f"not valid TOML: {error}", path=str(path), fix="correct the syntax"
         ) from error
@@ -100,15 +103,12 @@ def read_fleet(path: Path, option: str = "--fleet", more: tuple[str, ...] = ()) 
     jobs = _jobs(document, source, faults)
     words = {key: _word(fleet, key, default, source, faults) for key, default in _WORDS.items()}
     _names(budget, nodes, tenants, jobs, words, source, faults)
+    topology = _topology(fleet, path, faults)
     if faults or budget is None:
         raise InputError(f"{source} has {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
-    topology = fleet.get("topology", [])
-    places = tuple(
-        path.parent / str(name) for name in (topology if isinstance(topology, list) else [topology])
-    )
     return FleetFile(
         Wish(budget, nodes, jobs, tenants),
-        places,
+        topology,
         words["planner"],
         words["slices"],
         words["dispatcher"],
@@ -137,6 +137,22 @@ def _nodes(fleet: Mapping[str, Any], at: str, faults: list[Fault]) -> tuple[Node
     except InputError as error:
         faults += [Fault(f.code, f"{at}.nodes", f.message, f.allowed, f.fix) for f in error.faults]
         return ()
+
+
+def _topology(fleet: Mapping[str, Any], path: Path, faults: list[Fault]) -> tuple[Path, ...]:
+    """Return the files of the interconnect; one that is not there is a fault also while nothing needs it."""
+    listed, at = fleet.get("topology", []), f"{path.name}.fleet.topology"
+    names = listed if isinstance(listed, list) else [listed]
+    if not all(isinstance(name, str) and name and "\0" not in name for name in names):
+        faults.append(Fault("fleet-value", at, f"{listed!r}", 'names of files, such as ["node1.txt"]'))
+        return ()
+    places = tuple(path.parent / name for name in names)
+    faults += [
+        Fault("fleet-topology", at, f"no file {place}", "", "correct the name, or leave it out")
+        for place in places
+        if not place.is_file()
+    ]
+    return places
 
 
 def _budget(document: Mapping[str, Any], source: str, faults: list[Fault]) -> Budget | None:
@@ -209,16 +225,17 @@ def _job(body: Mapping[str, Any], at: str, faults: list[Fault]) -> JobSpec:
     def pick(key: str, default: Any, kind: type, least: int = 0) -> Any:
         value = body.get(key, default)
         fits = isinstance(value, kind) and isinstance(value, bool) is (kind is bool)
-        if not fits or (kind is int and value < least) or (value == "" and key in ("id", "account")):
-            told = repr(value) if key in body else "missing"
-            faults.append(
-                Fault(
-                    "job-value",
-                    f"{at}.{key}",
-                    told,
-                    f"{kind.__name__} of at least {least}" if kind is int else kind.__name__,
-                )
-            )
+        allowed = kind.__name__
+        if kind is int:
+            allowed = f"a whole number of {least} to {_MOST}"
+            fits = fits and least <= value <= _MOST
+        elif key == "id":
+            allowed, fits = JOB_ID_HELP, fits and JOB_ID.fullmatch(value) is not None
+        elif key == "account":
+            allowed, fits = "the name of an account", fits and value != ""
+        if not fits:
+            told = repr(value)[:200] if key in body else "missing"
+            faults.append(Fault("job-value", f"{at}.{key}", told, allowed))
             return default
         return value
 

@@ -120,7 +120,7 @@ def _kept(path: Path, file: FleetFile) -> tuple[FleetState, Tenancy, int]:
         return FleetState(file.wish.budget), Tenancy(), 0
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError.one("state-unreadable", f"{path}: {error}", path="--state", allowed=STATE) from error
     if not isinstance(document, dict) or document.get("schema") != STATE:
         raise InputError.one("state-schema", f"{path} is no state of a fleet", path="--state", allowed=STATE)

@@ -132,7 +132,7 @@ def parse_budget(text: str, source: str = "budget") -> Budget:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also lists nested too deep and numbers too long
         raise InputError.one(
             "budget-syntax", f"not valid TOML: {error}", path=source, fix="correct the syntax"
         ) from error

@@ -75,7 +75,7 @@ def parse_contracts(text: str, source: str) -> Contracts:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also lists nested too deep and numbers too long
         raise InputError.one(
             "contract-syntax", f"not valid TOML: {error}", path=source, fix="correct the syntax"
         ) from error

@@ -48,7 +48,7 @@ def read_keys(text: str, path: str) -> Keys:
     """
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also lists nested too deep and numbers too long
         raise InputError.one("serve-tokens", f"no TOML: {error}", path=path, allowed=_HELP) from error
     accounts = document.get("accounts")
     if not isinstance(accounts, dict) or not accounts or set(document) != {"accounts"}:

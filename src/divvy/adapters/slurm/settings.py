@@ -89,7 +89,7 @@ def read_settings(path: str) -> SlurmSettings:
         return SlurmSettings()
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also lists nested too deep and numbers too long
         raise InputError.one(
             "slurm-config", f"cannot read {path} ({error})", path="--slurm-config", fix="name a TOML file"
         ) from error

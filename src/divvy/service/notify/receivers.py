@@ -64,7 +64,7 @@ def read_receivers(path: Path) -> tuple[Receiver, ...]:
         document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError.one("notify-file", error.strerror or str(error), path=str(path)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also lists nested too deep and numbers too long
         raise InputError.one("notify-syntax", f"not valid TOML: {error}", path=str(path)) from error
     faults = [
         Fault("notify-key", f"{path.name}.{key}", "unknown", "[[receiver]]", "remove it")
