@@ -21,7 +21,8 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "throughput": ("throughput", "throughputqps", "throughputpersecond"),
     "utilisation": ("utilisation", "utilization", "util"),
 }
-_UNIT: Final = re.compile(r"[\[(]\s*(.*?)\s*[\])]")
+#: Brackets hold no brackets: a header of opening ones alone is read once, not once from each of them.
+_UNIT: Final = re.compile(r"[\[(]([^\[\]()]*)[\])]")
 #: Seconds in the units that a latency may have; a plain ``Latency`` is in seconds, as published tables are.
 _SECONDS: Final[Mapping[str, float]] = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6}
 _SLICE: Final = re.compile(r"(?:MIG\s+)?(\d{1,2})(?:g(?:\.\d+gb\S*)?)?", re.ASCII | re.IGNORECASE)
@@ -44,7 +45,7 @@ def slice_size(text: str) -> int:
 
 
 def _key(name: str) -> str:
-    return re.sub(r"\[.*?\]|\(.*?\)|[\s_\-]", "", name.lower())
+    return re.sub(r"\[[^\[\]]*\]|\([^()]*\)|[\s_\-]", "", name.lower())
 
 
 def read_profile(text: str, model: str, path: str = "") -> LatencyProfile:
@@ -102,7 +103,7 @@ def _columns(header: Row, where: str) -> tuple[tuple[str, ...], float]:
         raise InputError("this is not a latency profile", faults)
     written = header.cells[names.index("latency")]
     said = _UNIT.search(written)
-    unit = said[1].lower() if said is not None else "ms" if _key(written) == "latencyms" else "s"
+    unit = said[1].strip().lower() if said is not None else "ms" if _key(written) == "latencyms" else "s"
     if unit.replace("\u00b5", "u") not in _SECONDS:
         raise InputError.one("profile-unit", f"{written!r}", path=where, allowed=", ".join(_SECONDS))
     return names, _SECONDS[unit.replace("\u00b5", "u")]

@@ -51,6 +51,8 @@ def refused(code, read, *arguments):
         ("profile-row", HEAD + '"' + "1" * 200_000 + '",1,0.1,0\n'),
         ("profile-column", "slice,batch,batch,latency\n1,1,2,0.1\n"),
         ("profile-column", "slice,batch,latency_ms,latency_seconds\n1,1,2,0.1\n"),
+        ("profile-column", "[" * 100_000),
+        ("profile-column", "(" + " " * 100_000),
         ("profile-unit", "slice,batch,latency [hours]\n1,1,2\n"),
         ("profile-unit", HEAD + "1,1,4,250\n1,2,6,333\n7,1,1,1000\n"),
     ],

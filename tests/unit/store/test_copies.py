@@ -1,5 +1,6 @@
 """Stores that are copied, put back, and of an earlier Divvy."""
 
+import os
 import sqlite3
 import stat
 import sys
@@ -161,6 +162,33 @@ def test_a_copy_is_not_written_over_by_chance(tmp_path):
     with pytest.raises(DivvyError) as caught:
         copy_out(tmp_path / "none.db", tmp_path / "other.db")
     assert caught.value.code == "store-missing"
+
+
+def test_force_replaces_plain_files_only_and_never_the_store(tmp_path):
+    store = earlier(tmp_path / "divvy.db")
+    log = tmp_path / "divvy.db-wal"
+    log.write_bytes(b"dear")
+    (tmp_path / "link").symlink_to("elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    before = store.read_bytes()
+    for name, code in {
+        "divvy.db": "copy-store",
+        "divvy.db-wal": "copy-store",
+        "divvy.db-shm": "copy-store",
+        "folder/../divvy.db": "copy-store",
+        "link": "copy-target",
+        "pipe": "copy-target",
+        "folder": "copy-target",
+        "x" * 300: "copy-name",
+        "a\0b": "copy-name",
+    }.items():
+        with pytest.raises(DivvyError) as caught:
+            copy_out(store, tmp_path / name, replace=True)
+        assert caught.value.code == code, name
+    assert (store.read_bytes(), log.read_bytes()) == (before, b"dear")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
+    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_nothing_is_put_back_under_a_control_plane_that_runs(tmp_path, monkeypatch, capsys):

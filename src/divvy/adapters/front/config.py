@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +11,8 @@ from divvy.errors import Fault, InputError
 from divvy.planners.queries.desk import Slot
 from divvy.units import parse_json
 
+#: Longest objective, of a file and of a query: ten days.
+LONGEST_MS: Final = 864e6
 SCHEMA: Final = "divvy.serve.backends/1"
 _KNOWN: Final = {"schema", "model", "profile", "slo_ms", "rule", "slices"}
 _KNOWN_SLICE: Final = {"name", "url", "gpcs", "price", "profile", "gpu", "start"}
@@ -65,8 +66,10 @@ def read_setup(text: str, path: str) -> Setup:
         if not isinstance(document.get(key), str) or not document[key]
     ]
     slo = document.get("slo_ms")
-    if isinstance(slo, bool) or not isinstance(slo, int | float) or not 0 < slo < math.inf:
-        faults.append(Fault("serve-backends", "slo_ms", f"{slo!r}", "milliseconds above 0"))
+    if isinstance(slo, bool) or not isinstance(slo, int | float) or not 0 < slo <= LONGEST_MS:
+        faults.append(
+            Fault("serve-backends", "slo_ms", f"{slo!r}", f"milliseconds above 0, at most {LONGEST_MS:.0f}")
+        )
     slices = _slices(document.get("slices"), faults)
     if faults:
         raise InputError(f"{path} has faults", faults)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from divvy.adapters.front.backend import Backend
+from divvy.adapters.front.config import LONGEST_MS
 from divvy.adapters.front.http1 import (
     CHUNKED,
     HEAD_END,
@@ -32,7 +33,6 @@ _IDLE_SECONDS: Final = 75.0
 _REQUEST_SECONDS: Final = 30.0
 _ADMIN: Final = re.compile(rb"/divvy/v1/backends(?:/([^/?]+)/(drain|admit))?")
 _OPEN: Final = frozenset((b"/v2/health/live", b"/v2/health/ready"))
-_LONGEST_MS: Final = 864e6
 
 
 class Client(asyncio.Protocol):
@@ -182,7 +182,7 @@ class Client(asyncio.Protocol):
             batch = batch_of(head, body)
             fields = head.fields
             slo = float(fields.get(b"divvy-slo-ms", fields.get(b"x-divvy-slo-ms", b"0")))
-            if not 0 <= slo <= _LONGEST_MS:
+            if not 0 <= slo <= LONGEST_MS:
                 raise ValueError(f"an objective of {slo}")  # noqa: TRY301 - one answer to all that is wrong
         except ValueError as error:
             self._reply(refuse(400, str(error)))

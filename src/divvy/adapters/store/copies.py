@@ -29,10 +29,7 @@ def copy_out(source: Path, target: Path, *, replace: bool = False) -> str:
         raise NotFoundError.one(
             "store-missing", "there is no store", path=str(source), fix="name the state directory with --home"
         )
-    if target.exists() and not replace:
-        raise ConflictError.one(
-            "copy-exists", "there is a file already", path=str(target), fix="choose another name, or --force"
-        )
+    _check_target(source, target, replace=replace)
     part = target.with_name(f".{target.name}.part")
     try:
         part.unlink(missing_ok=True)
@@ -52,6 +49,35 @@ def copy_out(source: Path, target: Path, *, replace: bool = False) -> str:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     return schema
+
+
+def _check_target(source: Path, target: Path, *, replace: bool) -> None:
+    """Refuse a target that is there, and also by force what is no plain file or belongs to the store."""
+    try:
+        there = os.path.lexists(target)
+        plain = target.is_file() and not target.is_symlink()
+        own = {(source.parent / f"{source.name}{end}").resolve() for end in ("", "-wal", "-shm", ".lock")}
+        used = target.resolve() in own
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, a loop of links
+        raise InputError.one(
+            "copy-name", str(error)[:200], path=str(target)[:200], fix="choose another name"
+        ) from error
+    if used:  # its log beside it holds what it has not taken in yet; another file there damages it
+        raise ConflictError.one(
+            "copy-store", "this file belongs to the store itself", path=str(target), fix="choose another name"
+        )
+    if there and not plain:
+        raise ConflictError.one(
+            "copy-target",
+            "a directory, a device or a link is there",
+            path=str(target),
+            allowed="a new file, or a plain file with --force",
+            fix="choose another name",
+        )
+    if there and not replace:
+        raise ConflictError.one(
+            "copy-exists", "there is a file already", path=str(target), fix="choose another name, or --force"
+        )
 
 
 def put_back(copy: Path, store: Path) -> Path | None:
