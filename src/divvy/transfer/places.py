@@ -121,8 +121,15 @@ def target_file(host: str, path: Path, size: int, mark: str) -> Region:
     """Return a region over a file that will be written; it appears under its name only when it is whole.
 
     Raises:
-        InputError: If it cannot be made.
+        InputError: If it cannot be made, or a directory, a device or the like has its name.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # the whole file would take its place
+        raise InputError.one(
+            "file-unwritable",
+            f"{path} is no plain file",
+            allowed="a new file, or a plain file that is replaced",
+            fix="name a file",
+        )
     part = path.with_name(f".{path.name}.{mark}.part")
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
