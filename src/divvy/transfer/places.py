@@ -123,7 +123,7 @@ def target_file(host: str, path: Path, size: int, mark: str) -> Region:
     Raises:
         InputError: If it cannot be made, or a directory, a device or the like has its name.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # the whole file would take its place
+    if path.exists() and not path.is_file():  # the whole file would take its place
         raise InputError.one(
             "file-unwritable",
             f"{path} is no plain file",
