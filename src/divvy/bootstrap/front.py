@@ -12,6 +12,7 @@ from typing import Final
 
 from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Setup
+from divvy.adapters.front.grpc_front import GrpcFront
 from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.router import Router
 from divvy.adapters.front.server import Client
@@ -39,6 +40,7 @@ class Options:
         keys: Who may ask; everybody where None.
         tls: Certificate and key; plain HTTP where None.
         charges: Charges accounts for slice-seconds; nobody is charged where None.
+        grpc_port: Port of the protocol over gRPC, 0 for a free one; HTTP only where None.
     """
 
     host: str = "127.0.0.1"
@@ -50,6 +52,7 @@ class Options:
     keys: Keys | None = None
     tls: tuple[Path, Path] | None = None
     charges: Charges | None = None
+    grpc_port: int | None = None
 
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS needs; None for plain HTTP.
@@ -102,6 +105,7 @@ async def run_front(
 
     server = await _listen(make, options, tls)
     tell(f"{'http' if tls is None else 'https'}://{options.host}:{server.sockets[0].getsockname()[1]}")
+    calls = await _listen_grpc(router, setup, options, tell)
     again = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, again.set)
     tasks = [loop.create_task(router.probe()), loop.create_task(_watch(file, load, router, tell, again))]
@@ -109,6 +113,8 @@ async def run_front(
     charging = None if options.charges is None else loop.create_task(options.charges.run(closed))
     await ended.wait()
     server.close()
+    if calls is not None:
+        await calls.stop(_GRACE_SECONDS)
     for task in tasks:
         task.cancel()
     await _finish(router, clients)
@@ -126,6 +132,18 @@ async def _listen(make: Callable[[], Client], options: Options, tls: ssl.SSLCont
         raise UnavailableError.one(
             "serve-port", f"{options.host}:{options.port}: {error.strerror}", path="--port"
         ) from error
+
+
+async def _listen_grpc(
+    router: Router, setup: Setup, options: Options, tell: Callable[[str], None]
+) -> GrpcFront | None:
+    """Return what answers over gRPC, where it is asked for."""
+    if options.grpc_port is None:
+        return None
+    calls = GrpcFront(router, setup.slo_us, options.most_bytes, options.keys)
+    port = await calls.start(options.host, options.grpc_port, options.tls)
+    tell(f"grpc://{options.host}:{port}")
+    return calls
 
 
 def _router(setup: Setup, profile: LatencyProfile, options: Options) -> Router:

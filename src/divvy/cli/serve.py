@@ -22,6 +22,9 @@ def verb(
     ),
     host: str = typer.Option("127.0.0.1", "--host", help="Address to listen on."),
     port: int = typer.Option(8090, "--port", min=0, max=65_535, help="Port; 0 for a free one."),
+    grpc_port: int | None = typer.Option(
+        None, "--grpc-port", min=0, max=65_535, help="Port of the protocol over gRPC, too; 0 for a free one."
+    ),
     most_waiting: int = typer.Option(
         2000, "--most-waiting", min=0, help="More queries are refused with 503 and Retry-After."
     ),
@@ -51,7 +54,7 @@ def verb(
 
     given = Given(
         host, port, most_waiting, longest_wait, max_body, refuse_late, tokens, tls_cert, tls_key,
-        charge, spool, gpu,
+        charge, spool, gpu, grpc_port,
     )  # fmt: skip
     _serve(backends, rule, given, check=check)
 

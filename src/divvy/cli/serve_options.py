@@ -39,6 +39,7 @@ class Given(NamedTuple):
     charge: str = ""
     spool: Path | None = None
     gpu: str = ""
+    grpc_port: int | None = None
 
 
 def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, LatencyProfile, Options]:
@@ -70,6 +71,7 @@ def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, Latenc
         known,
         tls,
         _attempt(faults, lambda: _charges(given)),
+        given.grpc_port,
     )
     _attempt(faults, options.context)
     setup = _attempt(faults, load)

@@ -103,7 +103,7 @@ class Router:
         """Take a query in; None where it was refused at once."""
         if not self.desk.runs_somewhere(query.batch):
             self.refused += 1
-            if any(post.state == DOWN for post in self.desk.posts.values()) or not self.desk.posts:
+            if any(post.state != UP for post in self.desk.posts.values()) or not self.desk.posts:
                 reply(refuse(503, "no slice is there for this query now", "Retry-After: 1\r\n"))
             else:
                 reply(refuse(400, f"batch {query.batch} fits on no slice"))

@@ -25,7 +25,7 @@ from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.router import NOBODY, Router, Ticket, now_us
 from divvy.planners.queries.desk import UP, Query
 
-_MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer))?")
+_MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer|config))?")
 _KEPT: Final = (b"content-type", b"inference-header-content-length", b"accept-encoding")
 _TEXT: Final = "text/plain; version=0.0.4"
 _IDLE_SECONDS: Final = 75.0
