@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 #: Stands for a time or duration that is not known, in columns.
 UNKNOWN: Final = -1
 
-_CHUNK: Final = 20_000
+#: Rows that are put into the columns at once: few enough to be still at hand in the processor's cache.
+_CHUNK: Final = 2_000
 
 
 class Fate(IntEnum):
