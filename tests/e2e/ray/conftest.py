@@ -1,7 +1,6 @@
 """One real Ray cluster for all tests of this directory: nodes with fake GPUs on loopback addresses."""
 
 import importlib.util
-import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 from ray_world import Cluster, Plane
 
-HEAD, OTHERS = "alpha", ("bravo", "charlie")
+HEAD, OTHERS = "alpha", ("bravo",)
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +24,17 @@ def cluster():
             running.stop()
 
 
+@pytest.fixture(scope="module")
+def plane(cluster, tmp_path_factory):
+    running = Plane(cluster, tmp_path_factory.mktemp("ray") / "home")
+    try:
+        yield running.start()
+    finally:
+        running.close()
+
+
 @pytest.fixture
-def plane(cluster, tmp_path):
-    made = []
-    numbers = itertools.count()
-
-    def make(**options):
-        each = Plane(cluster, tmp_path / f"home{next(numbers)}", **options)
-        made.append(each)
-        return each.start()
-
-    yield make
-    for each in made:
-        each.close()
+def control(plane):
+    """The one control plane of all tests; what a test leaves is ended, so that the next finds a free cluster."""
+    yield plane
+    plane.clear()

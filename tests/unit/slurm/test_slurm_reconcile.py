@@ -92,6 +92,31 @@ def test_a_waiting_job_is_taken_in_held_and_released_when_it_is_placed():
     assert bench.state.snapshot.nodes.free == [4, 0, 4]
 
 
+@pytest.mark.parametrize(
+    ("state", "code", "phase"), [("COMPLETED", 0, Phase.FINISHED), ("FAILED", 3, Phase.FAILED)]
+)
+@pytest.mark.parametrize("released", [True, False])
+def test_a_run_of_less_than_a_second_ends_as_it_did(state, code, phase, released):
+    bench = Bench()
+    bench.look(job("1"))
+    if released:
+        bench.now += 1_500
+        bench.place("1")
+    over = job("1", state, start=NOW + 1_000, end=NOW + 1_000, nodes=("n1",), exit_code=code)
+    told = bench.look(over, passed=600)
+    assert bench.phase("1") is phase and told[-1].exit_code == code
+    assert bench.state.snapshot.nodes.free == [4, 4, 4]
+    assert bench.look(over) == []
+
+
+def test_a_job_cancelled_in_the_queue_never_ran():
+    bench = Bench()
+    bench.look(job("1"))
+    bench.place("1")
+    bench.look(job("1", "CANCELLED", start=NOW, end=NOW, nodes=("n1",)))
+    assert bench.phase("1") is Phase.CANCELLED and bench.charged == []
+
+
 def test_ten_thousand_jobs_are_told_in_a_handful_of_commands():
     bench = Bench()
     bench.look(*(job(str(n)) for n in range(10_000)))

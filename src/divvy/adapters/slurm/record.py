@@ -111,6 +111,14 @@ class SlurmJob:
         return not (self.waits or self.holds)
 
     @property
+    def ran(self) -> bool:
+        """Return whether a job that is over had devices, if only for less than a second.
+
+        One that was cancelled in the queue has one time for its start and its end, too.
+        """
+        return bool(self.nodes and self.start) and (self.start < self.end or self.state != "CANCELLED")
+
+    @property
     def held(self) -> bool:
         """Return whether it is held, by whomever."""
         return self.waits and self.priority == 0

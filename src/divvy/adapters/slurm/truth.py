@@ -144,7 +144,7 @@ class Truth:
         if job.runs and job.start:
             yield from self._start(spec.id, job)
         elif job.over:
-            if job.nodes and job.start and job.start < job.end:
+            if job.ran:
                 yield from self._start(spec.id, job)
                 yield ending(spec, job, None)
             else:
@@ -173,7 +173,7 @@ class Truth:
             yield from self._ended_before(row, job, view)
             if not jobs.rate[row]:
                 yield from self._start(spec.id, job)
-        elif not began and job.start and (job.runs or (job.nodes and job.start < job.end)):
+        elif not began and job.start and (job.runs or job.ran):
             yield from self._start(spec.id, job)
         if job.over and not self._is_going_back(row, job):
             yield from self._end(row, job, now)
