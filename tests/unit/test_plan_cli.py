@@ -1,6 +1,7 @@
 """`divvy plan` and `divvy apply` on files: exit codes, stale plans, what is refused."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -210,6 +211,9 @@ def test_what_cannot_be_planned_ends_with_2(fleet, divvy, tmp_path):
     state.write_text('{"schema": "divvy.fleet.state/1", "at": 1, "state": {"format": 1}, "tenancy": {}}')
     assert divvy("plan", "--fleet", fleet)[0] == 2
     assert divvy("apply", "--fleet", fleet)[0] == 2
+    os.mkfifo(tmp_path / "pipe")
+    assert divvy("apply", "--fleet", fleet, "--version", 0, "--state", tmp_path / "pipe")[0] == 2
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_time_before_the_state_is_refused(fleet, divvy):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from divvy.adapters.front.config import backends_document
 from divvy.adapters.lab.lab import Running
-from divvy.errors import UnavailableError
+from divvy.errors import InputError, UnavailableError
 from divvy.perf.latency import LatencyProfile, slowed
 
 
@@ -41,6 +41,7 @@ def write_backends(
         price: Price by compute slices, for rules that weigh.
 
     Raises:
+        InputError: If a directory, a device or the like has the name.
         UnavailableError: If it cannot be written.
     """
     prices = price or {}
@@ -56,6 +57,8 @@ def write_backends(
     model = running[0].spec.model if running else "none"
     text = json.dumps(backends_document(model, profile, slo_ms, rule, rows), indent=1) + "\n"
     draft = path.with_name(path.name + ".new")
+    if path.exists() and not path.is_file():
+        raise InputError.one("unwritable", f"{path} is no plain file", path="--backends", fix="name a file")
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)

@@ -118,6 +118,8 @@ def _kept(path: Path, file: FleetFile) -> tuple[FleetState, Tenancy, int]:
     """Return the state, the tenancy and the time of a state file; where there is none, an empty fleet."""
     if not path.exists():
         return FleetState(file.wish.budget), Tenancy(), 0
+    if not path.is_file():  # apply puts a file in its place, and a pipe would be read for ever
+        raise InputError.one("state-unreadable", f"{path} is no plain file", path="--state", allowed=STATE)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -142,7 +144,7 @@ def write_state(path: Path, base: Base, tenancy: Tenancy) -> None:
         "state": state_document(base.state.snapshot),
         "tenancy": tenancy_document(tenancy),
     }
-    draft = path.with_suffix(".tmp")
+    draft = path.with_name(f".{path.name}.part")
     try:
         draft.write_text(json.dumps(document, sort_keys=True, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)

@@ -105,13 +105,16 @@ def render(statement: dict[str, Any], ending: str, *, unix: bool) -> str:
 
 
 def write(path: Path, text: str, option: str) -> None:
-    """Write a file, all of it or none.
+    """Write a file, all of it or none; a device, a pipe or a link is written to, never replaced.
 
     Raises:
         InputError: If it cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
+            return
         part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
