@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import signal
 import ssl
@@ -92,7 +93,7 @@ def test_slices_are_held_back_and_admitted_by_administrators_only(client):
     assert rows["s1"]["state"] == "held" and rows["s3"]["state"] == "up"
     for _ in range(3):
         answer = client.post(INFER, json=BODY, headers=USER | {"x-divvy-explain": "1"})
-        assert "slice=s3" in answer.headers["divvy-decision"]
+        assert json.loads(answer.headers["divvy-decision"])["slice"] == "s3"
     admitted = client.post("/divvy/v1/backends/s1/admit", headers=ADMIN).json()
     assert {row["state"] for row in admitted["backends"]} == {"up"}
 
@@ -123,3 +124,19 @@ def test_check_says_good_or_names_every_fault(home):
     assert bad.returncode != 0 and "Traceback" not in bad.stderr
     for word in ("--longest-wait", "--max-body", "--tls-cert", "no dispatcher", "no file no"):
         assert word in bad.stderr, bad.stderr
+
+
+def test_the_whole_set_of_slices_is_replaced_by_administrators_only(client, home):
+    document = json.loads((home / "b.json").read_text())
+    address = "/divvy/v1/backends"
+    assert client.put(address, json=document, headers=USER).status_code == 403
+    one = {**document, "slices": [row for row in document["slices"] if row["gpcs"] == 3]}
+    told = client.put(address, json=one, headers=ADMIN).json()
+    assert [row["gpcs"] for row in told["backends"]] == [3]
+    for wrong in ({**document, "model": "other"}, {**document, "slices": 3}, [], {**one, "slo_ms": -1}):
+        assert client.put(address, json=wrong, headers=ADMIN).status_code == 400
+    two = {**document, "slices": [{**document["slices"][0], "gpcs": 2}]}
+    assert client.put(address, json=two, headers=ADMIN).status_code == 400
+    assert client.put(address, content=b"\xff", headers=ADMIN).status_code == 400
+    assert len(client.get(address, headers=ADMIN).json()["backends"]) == 1
+    assert len(client.put(address, json=document, headers=ADMIN).json()["backends"]) == 2

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from divvy.adapters.front.http1 import HEAD_END, Head, read_head, whole_body
+from divvy.adapters.front.http1 import HEAD_END, Chunks, Head, read_head, whole_body
 
 #: Told the head and the body of an answer; (None, reason) where there is none.
 Done = Callable[[Head | None, bytes], None]
@@ -46,7 +46,7 @@ class Backend:
     def __init__(self, host: str, port: int, prefix: str = "") -> None:
         self.host, self.port, self.prefix = host, port, prefix
         self.wire: _Wire | None = None
-        self._buffer = b""
+        self._buffer, self._chunks = bytearray(), Chunks()
         self._head: Head | None = None
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -54,7 +54,8 @@ class Backend:
 
     def ask(self, request: bytes, seconds: float, done: Done) -> None:
         """Send a request; `done` is called once, with the answer or with why there is none."""
-        self._buffer, self._head, self._done = b"", None, done
+        self._buffer, self._chunks = bytearray(), Chunks()
+        self._head, self._done = None, done
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(seconds, self._give_up, b"no answer in time")
         wire = self.wire
@@ -86,8 +87,8 @@ class Backend:
                 if HEAD_END not in self._buffer:
                     return
                 text, _, self._buffer = self._buffer.partition(HEAD_END)
-                self._head = read_head(text)
-            body = whole_body(self._buffer, self._head.length)
+                self._head = read_head(bytes(text))
+            body = whole_body(self._buffer, self._head.length, self._chunks)
         except ValueError as error:
             self._give_up(f"a damaged answer: {error}".encode())
             return

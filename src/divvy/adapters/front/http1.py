@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 HEAD_END: Final = b"\r\n\r\n"
@@ -78,53 +78,68 @@ def read_head(data: bytes) -> Head:
     return Head((one, two, three), fields, int(text))
 
 
-def split_body(buffer: bytes, length: int) -> tuple[bytes, bytes] | None:
+@dataclass(slots=True)
+class Chunks:
+    """How far the chunks of a body were read: each is looked at once, however small the parts it comes in."""
+
+    place: int = 0
+    parts: list[bytes] = field(default_factory=list)
+
+
+def split_body(
+    buffer: bytes | bytearray, length: int, seen: Chunks | None = None
+) -> tuple[bytes, bytes] | None:
     """Return the body once it is all there (chunks joined) and what comes behind it, else None.
+
+    Args:
+        buffer: What has come, from the body's first byte on.
+        length: Of the body, or `CHUNKED`.
+        seen: How far chunks were read when less had come; None reads from the beginning.
 
     Raises:
         ValueError: If the chunks are damaged.
     """
     if length != CHUNKED:
-        return (buffer[:length], buffer[length:]) if len(buffer) >= length else None
-    parts: list[bytes] = []
-    place = 0
+        return (bytes(buffer[:length]), bytes(buffer[length:])) if len(buffer) >= length else None
+    seen = seen or Chunks()
     while True:
+        place = seen.place
         end = buffer.find(b"\r\n", place)
         if end < 0:
             if len(buffer) - place > _MOST_SIZE_LINE:
                 raise ValueError("a chunk without its size")
             return None
-        size = _SIZE.fullmatch(buffer[place:end].partition(b";")[0].strip())
+        size = _SIZE.fullmatch(bytes(buffer[place:end]).partition(b";")[0].strip())
         if size is None:
             raise ValueError("a chunk whose size is no number")
         count, place = int(size[0], 16), end + 2
         if count == 0:
-            return _past_trailer(b"".join(parts), buffer, place)
+            return _past_trailer(b"".join(seen.parts), buffer, place)
         if len(buffer) < place + count + 2:
             return None
         if buffer[place + count : place + count + 2] != b"\r\n":
             raise ValueError("a chunk longer than its size")
-        parts.append(buffer[place : place + count])
-        place += count + 2
+        seen.parts.append(bytes(buffer[place : place + count]))
+        seen.place = place + count + 2
 
 
-def _past_trailer(body: bytes, buffer: bytes, place: int) -> tuple[bytes, bytes] | None:
+def _past_trailer(body: bytes, buffer: bytes | bytearray, place: int) -> tuple[bytes, bytes] | None:
     """Return a body and what comes behind the fields at its end, which nobody reads."""
     if buffer[place : place + 2] == b"\r\n":
-        return body, buffer[place + 2 :]
+        return body, bytes(buffer[place + 2 :])
     end = buffer.find(HEAD_END, place)
     if end < 0 and len(buffer) - place > MOST_HEAD:
         raise ValueError("fields without an end behind the chunks")
-    return None if end < 0 else (body, buffer[end + 4 :])
+    return None if end < 0 else (body, bytes(buffer[end + 4 :]))
 
 
-def whole_body(buffer: bytes, length: int) -> bytes | None:
+def whole_body(buffer: bytes | bytearray, length: int, seen: Chunks | None = None) -> bytes | None:
     """Return the body once it is all there (chunks joined), else None.
 
     Raises:
         ValueError: If the chunks are damaged.
     """
-    split = split_body(buffer, length)
+    split = split_body(buffer, length, seen)
     return None if split is None else split[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Any, Final
 
 from divvy.adapters.front.backend import Backend
 from divvy.adapters.front.charges import Charges
-from divvy.adapters.front.config import Declared
+from divvy.adapters.front.config import Declared, Setup
 from divvy.adapters.front.http1 import Head, answer, refuse
+from divvy.errors import InputError
 from divvy.planners.queries.desk import DOWN, UP, Desk, Order, Query
 
 #: Of queries that name no account.
@@ -90,6 +92,21 @@ class Router:
                 self._backends[name] = Backend(place.host, place.port, place.prefix)
                 self._places[name] = place
         self._go(self.desk.declare({name: one.slot for name, one in slices.items()}, now_us()))
+
+    def replace(self, setup: Setup) -> None:
+        """Serve on the slices of another document; its model and sizes have to be this router's.
+
+        Raises:
+            InputError: If they are not; nothing has changed then.
+        """
+        unknown = sorted({one.slot.gpcs for one in setup.slices.values()} - {*self.desk.sizes})
+        if setup.model != self.model or unknown:
+            raise InputError.one(
+                "serve-backends",
+                f"model {setup.model!r}, sizes without a profile: {unknown}",
+                allowed=f"{self.model!r} on {', '.join(f'{size}g' for size in self.desk.sizes)}",
+            )
+        self.declare(setup.slices)
 
     def take(
         self,
@@ -198,10 +215,16 @@ class Router:
         )
         if ticket.explain:
             query = ticket.query
-            more += (
-                f"Divvy-Decision: slice={name}; rule={self.rule}; batch={query.batch}; tries={query.tries};"
-                f" waited_us={query.wait_us}; estimate_us={query.estimate_us}; slo_us={query.slo_us}\r\n"
-            )
+            told = {
+                "slice": name,
+                "rule": self.rule,
+                "batch": query.batch,
+                "tries": query.tries,
+                "waited_us": query.wait_us,
+                "estimate_us": query.estimate_us,
+                "slo_us": query.slo_us,
+            }
+            more += f"Divvy-Decision: {json.dumps(told, separators=(',', ':'))}\r\n"
         kind = head.fields.get(b"content-type", b"application/json").decode("latin-1")
         return answer(status, body, kind, more)
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from divvy.adapters.front.backend import Backend
-from divvy.adapters.front.config import LONGEST_MS
+from divvy.adapters.front.config import LONGEST_MS, read_setup
 from divvy.adapters.front.http1 import (
     CHUNKED,
     HEAD_END,
     MOST_HEAD,
+    Chunks,
     Head,
     answer,
     batch_of,
@@ -23,6 +24,7 @@ from divvy.adapters.front.http1 import (
 )
 from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.router import NOBODY, Router, Ticket, now_us
+from divvy.errors import DivvyError
 from divvy.planners.queries.desk import UP, Query
 
 _MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer|config))?")
@@ -57,7 +59,7 @@ class Client(asyncio.Protocol):
         self._keys, self._account = keys, NOBODY
         self._router, self._slo, self._most, self._gone = router, slo_us, most_bytes, gone
         self._transport: asyncio.Transport | None = None
-        self._buffer = b""
+        self._buffer, self._chunks = bytearray(), Chunks()
         self._head: Head | None = None
         self._ticket: Ticket | None = None
         self._busy = False
@@ -105,21 +107,21 @@ class Client(asyncio.Protocol):
                     return
                 if not end:
                     return
-                self._buffer = rest
-                self._head = read_head(text)
+                self._buffer, self._chunks = rest, Chunks()
+                self._head = read_head(bytes(text))
                 if self._head.fields.get(b"expect", b"").lower() == b"100-continue" and self._transport:
                     self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             head = self._head
             if max(head.length, len(self._buffer) if head.length == CHUNKED else 0) > self._most:
                 self._last(refuse(413, f"more than {self._most} bytes of body"))
                 return
-            split = split_body(self._buffer, head.length)
+            split = split_body(self._buffer, head.length, self._chunks)
         except ValueError as error:
             self._last(refuse(400, f"not a request: {error}"))
             return
         if split is None:
             return
-        body, self._buffer = split
+        body, self._buffer = split[0], bytearray(split[1])
         self._busy = True
         if self._timer is not None:
             self._timer.cancel()
@@ -134,7 +136,7 @@ class Client(asyncio.Protocol):
             return
         admin = _ADMIN.fullmatch(path)
         if admin is not None:
-            self._reply(self._administer(method, admin))
+            self._reply(self._administer(method, admin, body))
             return
         match = _MODEL.fullmatch(path)
         wanted = b"POST" if match is not None and match[2] == b"infer" else b"GET"
@@ -165,11 +167,17 @@ class Client(asyncio.Protocol):
             return refuse(403, f"{found.name} may not administer the router")
         return None
 
-    def _administer(self, method: bytes, asked: re.Match[bytes]) -> bytes:
-        """Answer ``/divvy/v1/backends``: list slices, hold one back, admit it again."""
+    def _administer(self, method: bytes, asked: re.Match[bytes], body: bytes) -> bytes:
+        """Answer ``/divvy/v1/backends``: list slices, replace them all, hold one back, admit it again."""
         name, verb = (asked[1] or b"").decode("latin-1"), asked[2]
-        if method != (b"GET" if verb is None else b"POST"):
-            return refuse(405, "GET the list, POST drain or admit")
+        replaces = method == b"PUT" and not name
+        if method != (b"GET" if verb is None else b"POST") and not replaces:
+            return refuse(405, "GET or PUT the list, POST drain or admit")
+        if replaces:
+            try:
+                self._router.replace(read_setup(body.decode(), "the body"))
+            except (DivvyError, ValueError) as error:
+                return refuse(400, str(error))
         if verb is not None:
             done = self._router.hold(name) if verb == b"drain" else self._router.admit(name)
             if not done:

@@ -129,7 +129,7 @@ class Desk:
 
     def __init__(self, profile: LatencyProfile, largest: int, rule: Rule, params: Sequence[float]) -> None:
         self.book = Book(profile, largest)
-        self.largest = largest
+        self.largest, self.sizes = largest, tuple(profile.sizes)
         self._rule, self._params = rule, tuple(params)
         self._numbers = dict(zip((name for name, _ in rule.params), self._params, strict=False))
         self.posts: dict[str, Post] = {}
