@@ -209,8 +209,8 @@ class GrpcFront:
                 came.set_result(data)
 
         query = Query(batch, now_us(), round(slo * 1e3) or self._slo)
-        explain = "divvy-explain" in fields
-        ticket = self._router.take(query, written, reply, explain=explain, account=account)
+        explain, trace = "divvy-explain" in fields, str(fields.get("traceparent", ""))
+        ticket = self._router.take(query, written, reply, explain=explain, account=account, trace=trace)
         try:
             data = await came
         except asyncio.CancelledError:  # the client has gone

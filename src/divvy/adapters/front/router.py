@@ -13,6 +13,7 @@ from divvy.adapters.front.backend import Backend
 from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Declared, Setup
 from divvy.adapters.front.http1 import Head, answer, refuse
+from divvy.adapters.front.traces import find_traces
 from divvy.errors import InputError
 from divvy.planners.queries.desk import DOWN, UP, Desk, Order, Query
 
@@ -38,6 +39,7 @@ class Ticket:
     explain: bool
     slice: str = ""
     account: str = NOBODY
+    trace: str = ""
 
 
 def now_us() -> int:
@@ -71,7 +73,7 @@ class Router:
     ) -> None:
         self.desk, self.model, self.rule = desk, model, rule
         self._most, self._refuse_late = most_waiting, refuse_late
-        self._charges = charges
+        self._charges, self._traces = charges, find_traces()
         self._longest_us = round(longest_seconds * 1e6)
         self.slice_us: dict[str, int] = {}
         """Microseconds of slices by account."""
@@ -116,6 +118,7 @@ class Router:
         *,
         explain: bool,
         account: str = NOBODY,
+        trace: str = "",
     ) -> Ticket | None:
         """Take a query in; None where it was refused at once."""
         if not self.desk.runs_somewhere(query.batch):
@@ -136,7 +139,7 @@ class Router:
             text = f"{late_us / 1e3:g} ms too late for its objective of {query.slo_us / 1e3:g} ms"
             reply(refuse(503, text, f"Retry-After: {again}\r\n"))
             return None
-        ticket = Ticket(query, request, reply, explain, account=account)
+        ticket = Ticket(query, request, reply, explain, account=account, trace=trace)
         self._tickets[id(query)] = ticket
         self._go(self.desk.arrive(query, now_us()))
         return ticket
@@ -181,6 +184,7 @@ class Router:
         status = 0 if head is None else int(head.line[1])
         if head is not None and status not in {502, 503}:
             del self._tickets[id(query)]
+            self._trace(ticket, name, now, good=status == 200)
             if ticket.reply is not None:
                 ticket.reply(self._passed_on(ticket, name, status, head, body))
             self._go(self.desk.end(name, query, now, good=status == 200))
@@ -195,10 +199,26 @@ class Router:
             return
         del self._tickets[id(query)]
         self.lost += 1
+        self._trace(ticket, name, now, good=False)
         if ticket.reply is not None:
             why = body.decode("latin-1") if head is None else f"status {status}"
             ticket.reply(refuse(502, f"{name}: {why}", "Retry-After: 1\r\n"))
         self._go(orders)
+
+    def _trace(self, ticket: Ticket, name: str, now: int, *, good: bool) -> None:
+        """Make the span of a query, where spans are made."""
+        if self._traces is None:
+            return
+        query = ticket.query
+        told: dict[str, str | int | bool] = {
+            "divvy.slice": name,
+            "divvy.rule": self.rule,
+            "divvy.batch": query.batch,
+            "divvy.tries": query.tries,
+            "divvy.waited_us": query.wait_us,
+            "divvy.estimate_us": query.estimate_us,
+        }
+        self._traces.record(ticket.trace, max(now - query.arrived_us, 0), told, good=good)
 
     def _charge(self, ticket: Ticket, name: str, now: int) -> None:
         """Count what a slice has worked for whoever asked, also where nothing came of it."""

@@ -28,7 +28,13 @@ from divvy.errors import DivvyError
 from divvy.planners.queries.desk import UP, Query
 
 _MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer|config))?")
-_KEPT: Final = (b"content-type", b"inference-header-content-length", b"accept-encoding")
+_KEPT: Final = (
+    b"content-type",
+    b"inference-header-content-length",
+    b"accept-encoding",
+    b"traceparent",
+    b"tracestate",
+)
 _TEXT: Final = "text/plain; version=0.0.4"
 _IDLE_SECONDS: Final = 75.0
 #: A whole request has to come within this of its first byte.
@@ -215,6 +221,7 @@ class Client(asyncio.Protocol):
             self._reply,
             explain=b"divvy-explain" in fields or b"x-divvy-explain" in fields,
             account=self._account,
+            trace=fields.get(b"traceparent", b"").decode("latin-1"),
         )
         if not self._busy:
             self._ticket = None
