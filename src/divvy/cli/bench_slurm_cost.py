@@ -28,7 +28,7 @@ def calls(slurm: Sandbox) -> dict[str, int]:
 
 def rows(*, quick: bool, announce: Announce) -> Iterator[Row]:
     """Yield the figures of the cost."""
-    waiting = 2_000 if quick else WAITING
+    waiting = 400 if quick else WAITING
     shares: dict[str, object] = {name: {"share": 25, "slurm": [name]} for name in _ACCOUNTS}
     budget = read_budget({"accounts": shares | {"unfunded": {"share": 0}}})
     with tempfile.TemporaryDirectory() as directory:
@@ -37,7 +37,7 @@ def rows(*, quick: bool, announce: Announce) -> Iterator[Row]:
         with started(_ACCOUNTS, heartbeat) as slurm:
             live = Live(slurm, budget, settings_for(slurm, heartbeat, poll=1_000))
             try:
-                yield from _measure(live, waiting, announce, rounds=5 if quick else 15)
+                yield from _measure(live, waiting, announce, rounds=2 if quick else 15)
             finally:
                 live.close()
 

@@ -37,6 +37,8 @@ _LONGEST: Final = 8 * HOUR
 #: The least wait, in the simulator or live, of a job that was contended: below it, cycles are measured.
 CONTENDED: Final = 5 * SECOND
 _PER_MINUTE: Final = 5
+#: Jobs and seconds of a quick run: it shows that everything works; too few jobs are contended for a figure.
+_QUICK: Final = (40, 2.0)
 
 
 class Sample(NamedTuple):
@@ -204,7 +206,7 @@ class Submitter(threading.Thread):
 
 def waits(*, quick: bool, announce: Announce) -> Iterator[Row]:
     """Yield how live waits under Divvy agree with simulated ones."""
-    count, seconds = (150, 20.0) if quick else (JOBS, 300.0)
+    count, seconds = _QUICK if quick else (JOBS, 300.0)
     made = sample(count, seconds)
     if made is None:
         yield figure("waits", "not measured", None, "", note="the Philly trace is not beside the checkout")
@@ -254,7 +256,7 @@ def fairshare(*, quick: bool, announce: Announce) -> Iterator[Row]:
     The simulator's constants are those of Slurm's sample configuration; its time is stretched by 5, so that
     its calculation period of 5 minutes is the shortest that Slurm takes, one minute.
     """
-    count, seconds = (150, 20.0) if quick else (JOBS, 240.0)
+    count, seconds = _QUICK if quick else (JOBS, 240.0)
     made = sample(count, seconds)
     if made is None:
         yield figure(
