@@ -4,6 +4,9 @@ import time
 
 import pytest
 
+from divvy.adapters.front.charges import Charges
+from divvy.cli.client import Client, Target
+
 pytestmark = pytest.mark.e2e
 
 
@@ -53,3 +56,24 @@ def test_owners_charge_what_they_own_and_nothing_else(api):
 )
 def test_what_cannot_be_charged_is_refused(api, fields, status):
     assert api.local.post("/v1/slices", json=batch("bad", **fields)).status_code == status
+
+
+def test_a_routers_batches_reach_the_ledger_once_though_the_answer_was_lost(api, tmp_path):
+    client = Client(Target("unix", api.path))
+    answers = []
+
+    def post(batch):
+        answers.append(client.post("slices", body=batch))
+        if len(answers) == 1:
+            raise OSError("the answer was lost")
+
+    told = []
+    charges = Charges(tmp_path, "A100-80GB", post, told.append)
+    charges.cut({"lab.vision.eval": {1: 3_000_000, 7: 1_000_000}, "lab.nowhere": {1: 5}})
+    charges.send()
+    assert len(charges.waiting()) == 2
+    charges.send()
+    amount = 45 * 3000 + 312 * 1000
+    assert [(one["charge"], one["created"]) for one in answers] == [(amount, True), (amount, False)]
+    assert entries(api, "lab.vision.eval").count((amount, "slices")) == 1
+    assert (charges.waiting(), charges.refused, len(list(tmp_path.glob("*.refused")))) == ([], 1, 1)
