@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Setup
 from divvy.adapters.front.grpc_front import GrpcFront
 from divvy.adapters.front.keys import Keys
+from divvy.adapters.front.models import Model, Models
 from divvy.adapters.front.router import Router
 from divvy.adapters.front.server import Client
 from divvy.errors import DivvyError, InputError, UnavailableError
@@ -41,6 +42,7 @@ class Options:
         tls: Certificate and key; plain HTTP where None.
         charges: Charges accounts for slice-seconds; nobody is charged where None.
         grpc_port: Port of the protocol over gRPC, 0 for a free one; HTTP only where None.
+        profiles: Latencies of further models, by name.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +55,7 @@ class Options:
     tls: tuple[Path, Path] | None = None
     charges: Charges | None = None
     grpc_port: int | None = None
+    profiles: Mapping[str, LatencyProfile] = field(default_factory=dict)
 
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS needs; None for plain HTTP.
@@ -92,24 +95,24 @@ async def run_front(
         InputError: If the certificate cannot be used.
     """
     setup, tls = load(), options.context()
-    router = _router(setup, profile, options)
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    models = _models(setup, profile, options)
+    ended, again, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    router, loop = models.routers[0], asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     clients: set[Client] = set()
 
     def make() -> Client:
-        client = Client(router, setup.slo_us, options.most_bytes, clients.discard, options.keys)
+        client = Client(router, setup.slo_us, options.most_bytes, clients.discard, options.keys, models)
         clients.add(client)
         return client
 
     server = await _listen(make, options, tls)
     tell(f"{'http' if tls is None else 'https'}://{options.host}:{server.sockets[0].getsockname()[1]}")
-    calls = await _listen_grpc(router, setup, options, tell)
-    again = asyncio.Event()
+    calls = await _listen_grpc(router, setup, options, models, tell)
     loop.add_signal_handler(signal.SIGHUP, again.set)
-    tasks = [loop.create_task(router.probe()), loop.create_task(_watch(file, load, router, tell, again))]
-    closed = asyncio.Event()
+    work = [_watch(file, load, models, tell, again), *(one.probe() for one in models.routers)]
+    tasks = [loop.create_task(one) for one in work]
     charging = None if options.charges is None else loop.create_task(options.charges.run(closed))
     await ended.wait()
     server.close()
@@ -117,7 +120,7 @@ async def run_front(
         await calls.stop(_GRACE_SECONDS)
     for task in tasks:
         task.cancel()
-    await _finish(router, clients)
+    await _finish(models, clients)
     closed.set()
     if charging is not None:
         await charging
@@ -135,15 +138,21 @@ async def _listen(make: Callable[[], Client], options: Options, tls: ssl.SSLCont
 
 
 async def _listen_grpc(
-    router: Router, setup: Setup, options: Options, tell: Callable[[str], None]
+    router: Router, setup: Setup, options: Options, models: Models, tell: Callable[[str], None]
 ) -> GrpcFront | None:
     """Return what answers over gRPC, where it is asked for."""
     if options.grpc_port is None:
         return None
-    calls = GrpcFront(router, setup.slo_us, options.most_bytes, options.keys)
+    calls = GrpcFront(router, setup.slo_us, options.most_bytes, options.keys, models)
     port = await calls.start(options.host, options.grpc_port, options.tls)
     tell(f"grpc://{options.host}:{port}")
     return calls
+
+
+def _models(setup: Setup, profile: LatencyProfile, options: Options) -> Models:
+    """Return the routers of a file's models, its own first."""
+    profiles = {**options.profiles, setup.model: profile}
+    return Models({m.model: Model(_router(m, profiles[m.model], options), m.slo_us) for m in setup.all})
 
 
 def _router(setup: Setup, profile: LatencyProfile, options: Options) -> Router:
@@ -164,11 +173,11 @@ def _router(setup: Setup, profile: LatencyProfile, options: Options) -> Router:
     return router
 
 
-async def _finish(router: Router, clients: set[Client]) -> None:
+async def _finish(models: Models, clients: set[Client]) -> None:
     """Wait for what is open, then let the clients go."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _GRACE_SECONDS
-    while router.open and loop.time() < end:  # noqa: ASYNC110 - once, at the very end
+    while models.open and loop.time() < end:  # noqa: ASYNC110 - once, at the very end
         await asyncio.sleep(0.02)
     for client in list(clients):
         client.close()
@@ -176,7 +185,7 @@ async def _finish(router: Router, clients: set[Client]) -> None:
 
 
 async def _watch(
-    file: Path, load: Callable[[], Setup], router: Router, tell: Callable[[str], None], again: asyncio.Event
+    file: Path, load: Callable[[], Setup], models: Models, tell: Callable[[str], None], again: asyncio.Event
 ) -> None:
     """Declare the slices anew whenever the file has changed or SIGHUP came; faults change nothing."""
     seen = _stamp(file)
@@ -188,7 +197,7 @@ async def _watch(
         seen = now
         again.clear()
         try:
-            router.declare(load().slices)
+            models.replace(load())
             tell(f"{file}: read again")
         except DivvyError as error:
             tell(f"{file}: not taken over: {error}")

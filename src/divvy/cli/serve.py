@@ -70,7 +70,8 @@ def _serve(backends: Path, rule: str, given: Given, *, check: bool) -> None:
 
     def load() -> Setup:
         setup = read_setup(read_file(backends, "--backends"), str(backends))
-        return replace(setup, rule=rule) if rule else setup
+        more = tuple(replace(one, rule=rule or one.rule) for one in setup.more)
+        return replace(setup, rule=rule or setup.rule, more=more)
 
     def tell(text: str) -> None:
         sys.stdout.write(f"{text}\n")
@@ -78,7 +79,8 @@ def _serve(backends: Path, rule: str, given: Given, *, check: bool) -> None:
 
     setup, profile, options = read_options(given, load)
     if check:
-        tell(f"good: {len(setup.slices)} slices of {setup.model}, {setup.rule}, {setup.slo_us / 1e3:g} ms")
+        for one in setup.all:
+            tell(f"good: {len(one.slices)} slices of {one.model}, {one.rule}, {one.slo_us / 1e3:g} ms")
         return
     serving = run_front(backends, load, profile, options, tell)
     _run(serving)

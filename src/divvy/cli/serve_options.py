@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -77,12 +78,18 @@ def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, Latenc
     setup = _attempt(faults, load)
     profile = None
     if setup is not None:
-        named = setup
-        _attempt(faults, lambda: find_rule(named.rule))
-        profile = _attempt(faults, lambda: _measured(named))
+        profiles = {one.model: _checked(faults, one) for one in setup.all}
+        profile = profiles.pop(setup.model)
+        options = replace(options, profiles={name: one for name, one in profiles.items() if one is not None})
     if faults or setup is None or profile is None:
         raise InputError("this cannot be served", faults)
     return setup, profile, options
+
+
+def _checked(faults: list[Fault], setup: Setup) -> LatencyProfile | None:
+    """Return a model's profile; what is wrong with it or the rule goes to `faults`."""
+    _attempt(faults, lambda: find_rule(setup.rule))
+    return _attempt(faults, lambda: _measured(setup))
 
 
 def _charges(given: Given) -> Charges | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,18 +14,20 @@ from divvy.units import parse_json
 #: Longest objective, of a file and of a query: ten days.
 LONGEST_MS: Final = 864e6
 SCHEMA: Final = "divvy.serve.backends/1"
-_KNOWN: Final = {"schema", "model", "profile", "slo_ms", "rule", "slices"}
-_KNOWN_SLICE: Final = {"name", "url", "gpcs", "price", "profile", "gpu", "start"}
+_KNOWN: Final = {"schema", "model", "profile", "slo_ms", "rule", "slices", "models"}
+_KNOWN_MODEL: Final = {"profile", "slo_ms", "rule"}
+_KNOWN_SLICE: Final = {"model", "name", "url", "gpcs", "price", "profile", "gpu", "start"}
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A slice and where its server is."""
+    """A slice, where its server is, and its model; the file's own where that is empty."""
 
     slot: Slot
     host: str
     port: int
     prefix: str
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Setup:
         slo_us: Objective of a query whose header says nothing.
         rule: Dispatch rule with its parameters.
         slices: By name.
+        more: What it says of further models.
     """
 
     model: str
@@ -45,6 +48,12 @@ class Setup:
     slo_us: int
     rule: str
     slices: Mapping[str, Declared]
+    more: tuple[Setup, ...] = ()
+
+    @property
+    def all(self) -> tuple[Setup, ...]:
+        """Return every model, the file's own first."""
+        return (self, *self.more)
 
 
 def read_setup(text: str, path: str) -> Setup:
@@ -60,21 +69,53 @@ def read_setup(text: str, path: str) -> Setup:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError.one("serve-backends", "no such document", path=path, allowed=SCHEMA)
     faults = [Fault("serve-backends", key, "not known", ", ".join(_KNOWN)) for key in set(document) - _KNOWN]
-    faults += [
-        Fault("serve-backends", key, f"{document.get(key)!r}", "a text")
-        for key in ("model", "profile")
-        if not isinstance(document.get(key), str) or not document[key]
-    ]
-    slo = document.get("slo_ms")
-    if isinstance(slo, bool) or not isinstance(slo, int | float) or not 0 < slo <= LONGEST_MS:
-        faults.append(
-            Fault("serve-backends", "slo_ms", f"{slo!r}", f"milliseconds above 0, at most {LONGEST_MS:.0f}")
-        )
+    name = document.get("model")
+    if not isinstance(name, str) or not name:
+        faults.append(Fault("serve-backends", "model", f"{name!r}", "a text"))
+        name = ""
     slices = _slices(document.get("slices"), faults)
+    rows = {name: ("", document), **_models(document.get("models", {}), name, faults)}
+    faults += [
+        Fault("serve-backends", f"slices {one}.model", f"{place.model!r}", ", ".join(rows))
+        for one, place in slices.items()
+        if place.model and place.model not in rows
+    ]
+    setups = [
+        _setup(model, where, row, {one: s for one, s in slices.items() if (s.model or name) == model}, faults)
+        for model, (where, row) in rows.items()
+    ]
     if faults:
         raise InputError(f"{path} has faults", faults)
-    rule = str(document.get("rule", "divvy"))
-    return Setup(document["model"], document["profile"], round(float(slo or 0) * 1e3), rule, slices)
+    return replace(setups[0], more=tuple(setups[1:]))
+
+
+def _models(rows: Any, own: str, faults: list[Fault]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Return where the file speaks of each further model, and what it says."""
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    if not isinstance(rows, dict):
+        faults.append(Fault("serve-backends", "models", f"{type(rows).__name__}", "an object, by model"))
+        return found
+    for name, row in rows.items():
+        if not name or name == own or not isinstance(row, dict) or set(row) - _KNOWN_MODEL:
+            allowed = f"another model than {own!r}, with {', '.join(sorted(_KNOWN_MODEL))}"
+            faults.append(Fault("serve-backends", f"models.{name}", "not a further model", allowed))
+        else:
+            found[name] = (f"models.{name}.", row)
+    return found
+
+
+def _setup(
+    model: str, where: str, row: Mapping[str, Any], slices: Mapping[str, Declared], faults: list[Fault]
+) -> Setup:
+    """Return what the file says of one model; what is wrong goes to `faults`."""
+    profile, slo, rule = row.get("profile"), row.get("slo_ms"), row.get("rule", "divvy")
+    if not isinstance(profile, str) or not profile:
+        faults.append(Fault("serve-backends", f"{where}profile", f"{profile!r}", "a text"))
+    if isinstance(slo, bool) or not isinstance(slo, int | float) or not 0 < slo <= LONGEST_MS:
+        allowed = f"milliseconds above 0, at most {LONGEST_MS:.0f}"
+        faults.append(Fault("serve-backends", f"{where}slo_ms", f"{slo!r}", allowed))
+        slo = 1
+    return Setup(model, str(profile), round(float(slo) * 1e3), str(rule), slices)
 
 
 def _slices(rows: Any, faults: list[Fault]) -> dict[str, Declared]:
@@ -87,6 +128,9 @@ def _slices(rows: Any, faults: list[Fault]) -> dict[str, Declared]:
         where = f"slices[{number}]"
         if not isinstance(row, dict) or set(row) - _KNOWN_SLICE:
             faults.append(Fault("serve-backends", where, "not a slice", ", ".join(sorted(_KNOWN_SLICE))))
+            continue
+        if not isinstance(row.get("model", ""), str):
+            faults.append(Fault("serve-backends", f"{where}.model", f"{row['model']!r}", "a text"))
             continue
         name, gpcs, price = row.get("name"), row.get("gpcs"), row.get("price", 0)
         if not isinstance(name, str) or not name or name in found:
@@ -106,7 +150,7 @@ def _slices(rows: Any, faults: list[Fault]) -> dict[str, Declared]:
         except ValueError:
             faults.append(Fault("serve-backends", f"{where}.url", f"{row.get('url')!r}", "http://HOST:PORT"))
             continue
-        found[name] = Declared(Slot(gpcs, float(price)), *place)
+        found[name] = Declared(Slot(gpcs, float(price)), *place, row.get("model", ""))
     return found
 
 

@@ -12,10 +12,11 @@ from divvy.adapters.front.backend import Backend
 from divvy.adapters.front.http1 import HEAD_END, Head, read_head
 from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.messages import SERVICE, messages
+from divvy.adapters.front.models import Model, Models, is_ready
 from divvy.adapters.front.router import NOBODY, Router, now_us
 from divvy.adapters.front.tensors import from_http, to_http
 from divvy.errors import UnavailableError
-from divvy.planners.queries.desk import UP, Query
+from divvy.planners.queries.desk import Query
 
 _CODES: Final = {
     400: "INVALID_ARGUMENT",
@@ -40,12 +41,20 @@ class GrpcFront:
         slo_us: Objective where the call says nothing.
         most_bytes: Largest message.
         keys: Who may ask; everybody where None.
+        models: All models, where there are several.
 
     Raises:
         UnavailableError: If grpcio or protobuf is not installed.
     """
 
-    def __init__(self, router: Router, slo_us: int, most_bytes: int, keys: Keys | None = None) -> None:
+    def __init__(
+        self,
+        router: Router,
+        slo_us: int,
+        most_bytes: int,
+        keys: Keys | None = None,
+        models: Models | None = None,
+    ) -> None:
         try:
             import grpc  # noqa: PLC0415 - an extra
 
@@ -55,7 +64,8 @@ class GrpcFront:
                 "serve-grpc", f"{error}", path="--grpc-port", fix="install divvy with the extra grpc"
             ) from error
         self._grpc: Any = grpc
-        self._router, self._slo, self._most, self._keys = router, slo_us, most_bytes, keys
+        self._models = models or Models({router.model: Model(router, slo_us)})
+        self._most, self._keys = most_bytes, keys
         self._server: Any = None
 
     async def start(self, host: str, port: int, tls: tuple[Path, Path] | None = None) -> int:
@@ -118,23 +128,23 @@ class GrpcFront:
             return NOBODY
         return found.name
 
-    async def _known(self, context: Any, name: str) -> None:
-        if name != self._router.model:
-            await self._refuse(context, 404, f"no model {name[:80]!r}: this is {self._router.model!r}")
-
-    def _up(self) -> bool:
-        return any(post.state == UP for post in self._router.desk.posts.values())
+    async def _known(self, context: Any, name: str) -> Model:
+        found = self._models.find(name)
+        if found is None:
+            await self._refuse(context, 404, self._models.unknown(name))
+            raise AssertionError  # aborted above
+        return found
 
     async def _live(self, request: Any, context: Any) -> Any:  # noqa: ARG002 - the signature is gRPC's
         return self._messages["ServerLiveResponse"](live=True)
 
     async def _ready(self, request: Any, context: Any) -> Any:  # noqa: ARG002 - the signature is gRPC's
-        return self._messages["ServerReadyResponse"](ready=self._up())
+        return self._messages["ServerReadyResponse"](ready=self._models.ready)
 
     async def _model_ready(self, request: Any, context: Any) -> Any:
         await self._account(context)
-        await self._known(context, request.name)
-        return self._messages["ModelReadyResponse"](ready=self._up())
+        router, _ = await self._known(context, request.name)
+        return self._messages["ModelReadyResponse"](ready=is_ready(router))
 
     async def _server_metadata(self, request: Any, context: Any) -> Any:  # noqa: ARG002 - gRPC's signature
         await self._account(context)
@@ -157,8 +167,8 @@ class GrpcFront:
     async def _about(self, context: Any, name: str, more: str) -> dict[str, Any]:
         """Return what a slice says of its model."""
         await self._account(context)
-        await self._known(context, name)
-        backend = self._router.anybody()
+        router, _ = await self._known(context, name)
+        backend = router.anybody()
         if backend is None:
             await self._refuse(context, 503, "no slice is there")
             raise AssertionError  # aborted above
@@ -181,7 +191,7 @@ class GrpcFront:
 
     async def _infer(self, request: Any, context: Any) -> Any:
         account = await self._account(context)
-        await self._known(context, request.model_name)
+        router, own_us = await self._known(context, request.model_name)
         fields = dict(context.invocation_metadata())
         try:
             text, tensors = to_http(request)
@@ -208,14 +218,14 @@ class GrpcFront:
             if not came.done():
                 came.set_result(data)
 
-        query = Query(batch, now_us(), round(slo * 1e3) or self._slo)
+        query = Query(batch, now_us(), round(slo * 1e3) or own_us)
         explain, trace = "divvy-explain" in fields, str(fields.get("traceparent", ""))
-        ticket = self._router.take(query, written, reply, explain=explain, account=account, trace=trace)
+        ticket = router.take(query, written, reply, explain=explain, account=account, trace=trace)
         try:
             data = await came
         except asyncio.CancelledError:  # the client has gone
             if ticket is not None:
-                self._router.leave(ticket)
+                router.leave(ticket)
             raise
         return await self._answered(context, data)
 

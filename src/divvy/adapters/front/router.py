@@ -95,8 +95,8 @@ class Router:
                 self._places[name] = place
         self._go(self.desk.declare({name: one.slot for name, one in slices.items()}, now_us()))
 
-    def replace(self, setup: Setup) -> None:
-        """Serve on the slices of another document; its model and sizes have to be this router's.
+    def check(self, setup: Setup) -> None:
+        """Refuse what cannot be served: another model, or sizes that its profile does not have.
 
         Raises:
             InputError: If they are not; nothing has changed then.
@@ -108,7 +108,6 @@ class Router:
                 f"model {setup.model!r}, sizes without a profile: {unknown}",
                 allowed=f"{self.model!r} on {', '.join(f'{size}g' for size in self.desk.sizes)}",
             )
-        self.declare(setup.slices)
 
     def take(
         self,

@@ -23,9 +23,10 @@ from divvy.adapters.front.http1 import (
     split_body,
 )
 from divvy.adapters.front.keys import Keys
+from divvy.adapters.front.models import Model, Models, is_ready
 from divvy.adapters.front.router import NOBODY, Router, Ticket, now_us
 from divvy.errors import DivvyError
-from divvy.planners.queries.desk import UP, Query
+from divvy.planners.queries.desk import Query
 
 _MODEL: Final = re.compile(rb"/v2/models/([^/?]+)(?:/versions/[^/?]+)?(?:/(ready|infer|config))?")
 _KEPT: Final = (
@@ -52,6 +53,7 @@ class Client(asyncio.Protocol):
         most_bytes: Largest body.
         gone: Told when the connection ends.
         keys: Who may ask; everybody where None.
+        models: All models, where there are several.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class Client(asyncio.Protocol):
         most_bytes: int,
         gone: Callable[[Client], None],
         keys: Keys | None = None,
+        models: Models | None = None,
     ) -> None:
+        self._models = models or Models({router.model: Model(router, slo_us)})
         self._keys, self._account = keys, NOBODY
         self._router, self._slo, self._most, self._gone = router, slo_us, most_bytes, gone
         self._transport: asyncio.Transport | None = None
@@ -150,14 +154,18 @@ class Client(asyncio.Protocol):
             self._reply(refuse(405, f"{target.decode('latin-1')} is a {wanted.decode()}"))
         elif match is None:
             self._reply(self._about(target))
-        elif match[1] != self._router.model.encode():
-            self._reply(
-                refuse(404, f"no model {match[1].decode('latin-1')!r}: this is {self._router.model!r}")
-            )
-        elif match[2] == b"infer":
+        elif (found := self._models.find(match[1].decode(errors="replace"))) is None:
+            self._reply(refuse(404, self._models.unknown(match[1].decode(errors="replace"))))
+        else:
+            self._router, self._slo = found  # one request at a time: until the next it is this model's client
+            self._of_model(head, match[2], target, body)
+
+    def _of_model(self, head: Head, what: bytes | None, target: bytes, body: bytes) -> None:
+        """Answer what is asked of the model that was found."""
+        if what == b"infer":
             self._infer(head, target, body)
-        elif match[2] == b"ready":
-            self._reply(self._ready())
+        elif what == b"ready":
+            self._reply(_ready(ready=is_ready(self._router)))
         else:
             self._metadata(target)
 
@@ -181,14 +189,14 @@ class Client(asyncio.Protocol):
             return refuse(405, "GET or PUT the list, POST drain or admit")
         if replaces:
             try:
-                self._router.replace(read_setup(body.decode(), "the body"))
+                self._models.replace(read_setup(body.decode(), "the body"))
             except (DivvyError, ValueError) as error:
                 return refuse(400, str(error))
         if verb is not None:
-            done = self._router.hold(name) if verb == b"drain" else self._router.admit(name)
-            if not done:
-                return refuse(404, f"no slice {name!r}: {', '.join(self._router.desk.posts)}")
-        rows, waiting = self._router.backends(), self._router.desk.waiting
+            router = self._models.of_slice(name)
+            if router is None or not (router.hold(name) if verb == b"drain" else router.admit(name)):
+                return refuse(404, f"no slice {name!r}: {', '.join(self._models.slices())}")
+        rows, waiting = self._models.backends(), self._models.waiting
         return _json({"schema": "divvy.serve.status/1", "waiting": waiting, "backends": rows})
 
     def _infer(self, head: Head, target: bytes, body: bytes) -> None:
@@ -230,26 +238,19 @@ class Client(asyncio.Protocol):
         if target == b"/v2/health/live":
             return answer(200, b'{"live":true}')
         if target == b"/v2/health/ready":
-            return self._ready()
+            return _ready(ready=self._models.ready)
         if target == b"/metrics":
-            return answer(200, self._router.metrics().encode(), _TEXT)
+            return answer(200, self._models.metrics().encode(), _TEXT)
         if target == b"/v2":
             return _json({"name": "divvy", "version": "1", "extensions": ["binary_tensor_data"]})
         if target == b"/divvy/slices":
-            posts = self._router.desk.posts
             rows = [
                 {"name": n, "gpcs": p.slot.gpcs, "state": p.state, "running": p.running is not None}
-                for n, p in posts.items()
+                for router in self._models.routers
+                for n, p in router.desk.posts.items()
             ]
-            return _json(
-                {"schema": "divvy.serve.slices/1", "slices": rows, "waiting": self._router.desk.waiting}
-            )
+            return _json({"schema": "divvy.serve.slices/1", "slices": rows, "waiting": self._models.waiting})
         return refuse(404, f"no {target.decode('latin-1')}")
-
-    def _ready(self) -> bytes:
-        ready = any(post.state == UP for post in self._router.desk.posts.values())
-        body = json.dumps({"ready": ready}).encode()
-        return answer(200 if ready else 503, body)
 
     def _metadata(self, target: bytes) -> None:
         """Answer with a slice's own metadata."""
@@ -304,6 +305,10 @@ class Client(asyncio.Protocol):
         """Close the connection."""
         if self._transport is not None:
             self._transport.close()
+
+
+def _ready(*, ready: bool) -> bytes:
+    return answer(200 if ready else 503, json.dumps({"ready": ready}).encode())
 
 
 def _json(document: dict[str, Any]) -> bytes:
