@@ -136,10 +136,15 @@ def test_clients_that_go_take_their_queries_with_them(served):
         return int(text.split("\ndivvy_serve_cancelled_total ")[1].split()[0])
 
     before = cancelled()
+    # Others come first and keep the slices busy for a while, so that no answer can be quicker than a client that goes.
+    crowd = [threading.Thread(target=_patient, args=(served.url,)) for _ in range(24)]
+    for thread in crowd:
+        thread.start()
+    time.sleep(0.3)
     threads = [threading.Thread(target=_impatient, args=(served.url,)) for _ in range(6)]
     for thread in threads:
         thread.start()
-    for thread in threads:
+    for thread in (*threads, *crowd):
         thread.join()
     end = time.monotonic() + 5
     while cancelled() - before < 6 and time.monotonic() < end:
@@ -148,10 +153,16 @@ def test_clients_that_go_take_their_queries_with_them(served):
     assert httpx.post(f"{served.url}{INFER}", json=body(1)).status_code == 200
 
 
+def _patient(url):
+    for _ in range(3):
+        answer = httpx.post(f"{url}{INFER}", json=body(4), headers={"divvy-slo-ms": "5000"}, timeout=30)
+        assert answer.status_code == 200
+
+
 def _impatient(url):
     with httpx.Client(base_url=url) as client, pytest.raises(httpx.ReadTimeout):
         client.post(
-            INFER, json=body(4), headers={"divvy-slo-ms": "1000"}, timeout=httpx.Timeout(5, read=0.01)
+            INFER, json=body(4), headers={"divvy-slo-ms": "60000"}, timeout=httpx.Timeout(5, read=0.01)
         )
 
 

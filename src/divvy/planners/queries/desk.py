@@ -184,6 +184,9 @@ class Desk:
             if post.state == DRAINING and post.running is None:
                 del self.posts[name]
         homeless: list[Query] = []
+        if self._rule.choose is not None:  # what found no slice to be bound to may find one now
+            homeless += self._late
+            self._late.clear()
         for post in self.posts.values():
             if post.state != UP:
                 homeless += post.given
