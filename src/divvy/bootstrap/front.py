@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Setup
@@ -17,6 +17,7 @@ from divvy.adapters.front.keys import Keys
 from divvy.adapters.front.models import Model, Models
 from divvy.adapters.front.router import Router
 from divvy.adapters.front.server import Client
+from divvy.adapters.front.showing import Showing
 from divvy.errors import DivvyError, InputError, UnavailableError
 from divvy.perf.latency import LatencyProfile
 from divvy.planners.queries.desk import Desk
@@ -43,6 +44,7 @@ class Options:
         charges: Charges accounts for slice-seconds; nobody is charged where None.
         grpc_port: Port of the protocol over gRPC, 0 for a free one; HTTP only where None.
         profiles: Latencies of further models, by name.
+        showing: Shows on the control plane's page what is served; nothing is shown where None.
     """
 
     host: str = "127.0.0.1"
@@ -56,6 +58,7 @@ class Options:
     charges: Charges | None = None
     grpc_port: int | None = None
     profiles: Mapping[str, LatencyProfile] = field(default_factory=dict)
+    showing: Showing | None = None
 
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS needs; None for plain HTTP.
@@ -108,12 +111,13 @@ async def run_front(
         return client
 
     server = await _listen(make, options, tls)
-    tell(f"{'http' if tls is None else 'https'}://{options.host}:{server.sockets[0].getsockname()[1]}")
+    address = f"{'http' if tls is None else 'https'}://{options.host}:{server.sockets[0].getsockname()[1]}"
+    tell(address)
     calls = await _listen_grpc(router, setup, options, models, tell)
     loop.add_signal_handler(signal.SIGHUP, again.set)
     work = [_watch(file, load, models, tell, again), *(one.probe() for one in models.routers)]
     tasks = [loop.create_task(one) for one in work]
-    charging = None if options.charges is None else loop.create_task(options.charges.run(closed))
+    beside = [loop.create_task(one) for one in _beside(models, options, address, closed)]
     await ended.wait()
     server.close()
     if calls is not None:
@@ -122,8 +126,19 @@ async def run_front(
         task.cancel()
     await _finish(models, clients)
     closed.set()
-    if charging is not None:
-        await charging
+    await asyncio.gather(*beside)
+
+
+def _beside(
+    models: Models, options: Options, address: str, closed: asyncio.Event
+) -> list[Coroutine[Any, Any, None]]:
+    """Return what runs beside the routers until they are closed: charging and showing, where asked for."""
+    found = []
+    if options.charges is not None:
+        found.append(options.charges.run(closed))
+    if options.showing is not None:
+        found.append(options.showing.run(models, address, closed))
+    return found
 
 
 async def _listen(make: Callable[[], Client], options: Options, tls: ssl.SSLContext | None) -> asyncio.Server:

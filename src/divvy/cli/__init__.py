@@ -27,7 +27,7 @@ SECTIONS: Final = {
     "Jobs": ("submit", "queue", "explain", "logs", "cancel"),
     "Fleet": ("up", "slurm", "status", "page", "publish", "drain", "token", "doctor", "backup", "restore"),
     "One plan": ("plan", "apply", "scenario"),
-    "Budgets": ("budget", "statement", "audit", "whatif", "simulate", "replay"),
+    "Budgets": ("budget", "statement", "audit", "whatif", "simulate", "decisions", "replay"),
     "Slices and transfers": ("slices", "serve", "lab", "topo", "route", "move", "pair"),
 }
 REST: Final = "More"

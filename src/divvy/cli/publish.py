@@ -1,4 +1,4 @@
-"""divvy publish: put a plan of slices, a topology or routes on the page, or take it off."""
+"""divvy publish: put a plan, a topology or routes on the page, or take it off."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from divvy.cli.client import Client
 from divvy.cli.options import AsJson, NoTruncate, Quiet, Server, connect
-from divvy.cli.render import NONE, Column, Output, Span, clock
+from divvy.cli.render import NONE, Column, Output, Span, clock, print_json
 from divvy.cli.route_inputs import json_of
 from divvy.errors import InputError
 
@@ -32,28 +33,28 @@ def verb(
     example: Annotated[bool, typer.Option("--example", help="It is made from example inputs.")] = False,
     remove: Annotated[str, typer.Option("--remove", metavar="NAME", help="Take it off the page.")] = "",
     listing: Annotated[bool, typer.Option("--list", help="List what is shown.")] = False,
+    printed: Annotated[str, typer.Option("--print", metavar="NAME", help="Print one, as JSON.")] = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
     no_truncate: NoTruncate = False,
     server: Server = "",
 ) -> None:
-    """Put what `slices plan|pack|apply`, `topo show` or `route plan|explain` printed with --json on the page.
+    """Put what `plan`, `slices plan|pack|apply`, `topo show`, `route plan|explain` print as JSON on the page.
 
     Example: divvy topo show node1.txt --json | divvy publish - --name node1. With -q: names only.
     """
-    if bool(file) + bool(remove) + listing != 1:
+    wishes = bool(file) + bool(remove) + bool(printed) + listing
+    if wishes != 1:
         raise InputError.one(
             "publish-what",
-            "nothing to do" if not (file or remove or listing) else "these do not go together",
+            "these do not go together" if wishes else "nothing to do",
             path="FILE",
-            allowed="a file, --remove NAME or --list",
+            allowed="a file, --remove NAME, --print NAME or --list",
             fix="divvy slices plan --profile fitted:resnet50 --json | divvy publish - --name resnet50",
         )
     output = Output(as_json=as_json, quiet=quiet, no_truncate=no_truncate)
-    if listing:
-        answer = connect(server).get("shown")
-        if not output.machine(answer, [one["name"] for one in answer["documents"]]):
-            _list(output, answer["documents"])
+    if listing or printed:
+        _look(output, connect(server), printed)
         return
     if remove:
         answer = connect(server).delete("shown", remove)
@@ -62,9 +63,8 @@ def verb(
         return
     document = json_of(Path(file))
     if not isinstance(document, dict):
-        raise InputError.one(
-            "publish-kind", f"{file} holds no document", path="FILE", allowed="a JSON object"
-        )
+        what = f"{file} holds no document"
+        raise InputError.one("publish-kind", what, path="FILE", allowed="a JSON object")
     body = {"document": document, "command": command, "example": example}
     answer = connect(server).put("shown", name or _name(file, document), body=body)
     if not output.machine(answer, [answer["name"]]):
@@ -80,6 +80,16 @@ def _name(file: str, document: dict[str, Any]) -> str:
         else str(document.get("schema", "")).removeprefix("divvy.").split("/")[0]
     )
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:63] or "shown"
+
+
+def _look(output: Output, client: Client, name: str) -> None:
+    """Print one document as it is shown, or the list of all where none is named."""
+    if name:
+        print_json(client.get("shown", name)["document"], output.screen)
+        return
+    answer = client.get("shown")
+    if not output.machine(answer, [one["name"] for one in answer["documents"]]):
+        _list(output, answer["documents"])
 
 
 def _list(output: Output, documents: list[dict[str, Any]]) -> None:

@@ -43,6 +43,10 @@ def verb(
         None, "--spool", help="Directory of charges not yet posted. [~/.local/share/divvy/serve]"
     ),
     gpu: str = typer.Option("", "--gpu", help="Device model that the slices are cut from, for --charge."),
+    publish: str = typer.Option(
+        "", "--publish", help="Control plane whose page shows what is served; as for --charge."
+    ),
+    publish_as: str = typer.Option("", "--publish-as", help="Its name on the page. [serve-MODEL]"),
     check: bool = typer.Option(False, "--check", help="Read everything, name all faults, and end."),
 ) -> None:
     """Serve the Open Inference Protocol over HTTP in front of one server per slice.
@@ -54,7 +58,7 @@ def verb(
 
     given = Given(
         host, port, most_waiting, longest_wait, max_body, refuse_late, tokens, tls_cert, tls_key,
-        charge, spool, gpu, grpc_port,
+        charge, spool, gpu, grpc_port, publish, publish_as,
     )  # fmt: skip
     _serve(backends, rule, given, check=check)
 

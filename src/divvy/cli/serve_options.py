@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from divvy.adapters.front.charges import Charges
 from divvy.adapters.front.config import Setup
 from divvy.adapters.front.keys import read_keys
+from divvy.adapters.front.showing import Showing
 from divvy.bootstrap.front import Options
 from divvy.cli.client import USER_HOME, Client, find_target
 from divvy.cli.slice_inputs import load_profile, read_file
@@ -22,6 +24,8 @@ from divvy.units import BYTES_HELP, DURATION_HELP, SECOND, parse_bytes, parse_du
 
 _MOST_BODY: Final = 1 << 30
 _POST_SECONDS: Final = 10.0
+_SHOW_SECONDS: Final = 5.0
+_SHOWN_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # as the API has it
 _T = TypeVar("_T")
 
 
@@ -41,6 +45,8 @@ class Given(NamedTuple):
     spool: Path | None = None
     gpu: str = ""
     grpc_port: int | None = None
+    publish: str = ""
+    publish_as: str = ""
 
 
 def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, LatencyProfile, Options]:
@@ -62,6 +68,7 @@ def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, Latenc
     elif given.tls_cert is not None or given.tls_key is not None:
         faults.append(Fault("serve-tls", "--tls-cert, --tls-key", "one without the other", "both or none"))
     seconds = (wait_ms or SECOND) / SECOND
+    setup = _attempt(faults, load)
     options = Options(
         given.host,
         given.port,
@@ -73,9 +80,9 @@ def read_options(given: Given, load: Callable[[], Setup]) -> tuple[Setup, Latenc
         tls,
         _attempt(faults, lambda: _charges(given)),
         given.grpc_port,
+        showing=_attempt(faults, lambda: _showing(given, setup)),
     )
     _attempt(faults, options.context)
-    setup = _attempt(faults, load)
     profile = None
     if setup is not None:
         profiles = {one.model: _checked(faults, one) for one in setup.all}
@@ -114,6 +121,35 @@ def _charges(given: Given) -> Charges | None:
         sys.stderr.write(f"{text}\n")
 
     return Charges(spool, given.gpu, lambda batch: client.post("slices", body=batch), tell)
+
+
+def _showing(given: Given, setup: Setup | None) -> Showing | None:
+    """Return what shows the router on the page; None where it is not to be shown.
+
+    Raises:
+        InputError: If the address or the name is wrong.
+    """
+    if not given.publish:
+        return None
+    model = "" if setup is None else setup.model
+    made = re.sub(r"[^a-z0-9._-]+", "-", f"serve-{model}".lower())[:63]
+    name = given.publish_as or made
+    if _SHOWN_NAME.fullmatch(name) is None:
+        raise InputError.one(
+            "serve-publish",
+            f"{name[:80]!r} is no name on the page",
+            path="--publish-as",
+            allowed="up to 63 of a-z, 0-9, dot, dash and underscore; first a letter or a figure",
+        )
+    client = Client(find_target(given.publish), _SHOW_SECONDS)
+
+    def put(document: dict[str, Any]) -> object:
+        return client.put("shown", name, body={"document": document, "command": "divvy serve"})
+
+    def tell(text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+
+    return Showing(put, tell)
 
 
 def _measured(setup: Setup) -> LatencyProfile:

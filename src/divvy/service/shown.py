@@ -1,4 +1,4 @@
-"""Documents that somebody put on the page: plans of slices, topologies, routes; files in the state directory.
+"""Documents put on the page: plans, topologies, routes, what routers serve; files in the state directory.
 
 They are what `divvy ... --json` printed, checked against the published shape. Each says who put it there,
 when, by which command, and whether it is an example.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from divvy.errors import ConflictError, Fault, InputError, NotFoundError
 from divvy.service.schemas.interconnect import INTERCONNECT
+from divvy.service.schemas.one_plan import OnePlanView
+from divvy.service.schemas.serving import ServeShown
 from divvy.service.schemas.slices import SLICES
 
 MOST: Final = 64
@@ -30,10 +32,13 @@ VIEWS: Final = {
     "divvy.topo/1": "transfers",
     "divvy.route.plan/1": "transfers",
     "divvy.route.explain/1": "transfers",
+    "divvy.serve.shown/1": "serving",
+    "divvy.plan/1": "plan",
 }
+_DRAWN: Final[tuple[type[BaseModel], ...]] = (*INTERCONNECT, *SLICES, ServeShown, OnePlanView)
 _MODELS: Final[dict[str, type[BaseModel]]] = {
     str(model.model_fields["schema_"].annotation.__args__[0]): model  # type: ignore[union-attr]  # Literal[...]
-    for model in (*INTERCONNECT, *SLICES)
+    for model in _DRAWN
 }
 _SHOWN: Final = 10
 
@@ -138,7 +143,7 @@ def check_document(document: Mapping[str, Any]) -> None:
             f"no page shows {schema[:80]!r}",
             path="document.schema",
             allowed=", ".join(VIEWS),
-            fix="give what one of `divvy slices plan`, `topo show` and `route plan` prints with --json",
+            fix="give what `divvy plan`, `slices plan`, `topo show` or `route plan` prints with --json",
         )
     try:
         _MODELS[schema].model_validate(document)
@@ -157,17 +162,25 @@ def check_document(document: Mapping[str, Any]) -> None:
 
 def _title(document: Mapping[str, Any]) -> str:
     """Return what a document is about, in a line."""
-    match document["schema"]:
-        case "divvy.slices.plan/1":
-            return f"{document['model']} on {document['gpus']} x {document['sku']}"
-        case "divvy.slices.pack/1":
-            return f"{len(document['models'])} models on {document['gpus']} x {document['sku']}"
-        case "divvy.slices.apply/1":
-            return f"change of {len(document['gpcs_idle'])} x {document['sku']}"
-        case "divvy.topo/1":
-            return str(document["name"])
-        case "divvy.route.plan/1":
-            count = len(document["transfers"])
-            return f"{count} transfer{'' if count == 1 else 's'} on {document['topology']}"
-        case _:
-            return f"{document['from']} to {document['to']} on {document['topology']}"
+    return _TITLES[str(document["schema"])](document)
+
+
+def _transfers(document: Mapping[str, Any]) -> str:
+    count = len(document["transfers"])
+    return f"{count} transfer{'' if count == 1 else 's'} on {document['topology']}"
+
+
+def _router(document: Mapping[str, Any]) -> str:
+    return f"{', '.join(one['model'] for one in document['models'])} at {document['address']}"
+
+
+_TITLES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "divvy.slices.plan/1": lambda one: f"{one['model']} on {one['gpus']} x {one['sku']}",
+    "divvy.slices.pack/1": lambda one: f"{len(one['models'])} models on {one['gpus']} x {one['sku']}",
+    "divvy.slices.apply/1": lambda one: f"change of {len(one['gpcs_idle'])} x {one['sku']}",
+    "divvy.topo/1": lambda one: str(one["name"]),
+    "divvy.route.plan/1": _transfers,
+    "divvy.route.explain/1": lambda one: f"{one['from']} to {one['to']} on {one['topology']}",
+    "divvy.serve.shown/1": _router,
+    "divvy.plan/1": lambda one: f"version {one['version']} of {one['source']}",
+}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fake_fleet import RefusedError
+from fake_plan import ONE_PLAN, ROUTER
 
 from divvy.errors import DivvyError
 from divvy.fleet.topology.document import read_topology
@@ -163,11 +164,11 @@ class FakeInsight:
         self._directory.cleanup()
 
     def fill(self) -> None:
-        """Show a plan, a topology and routes."""
-        for name, document in (("chat", PLAN), ("node", topology()), ("batch", ROUTES)):
-            self.documents.put(
-                name, document, by="ada", at=1.7e9, command=f"divvy {name}", example=name == "chat"
-            )
+        """Show a plan of slices, a topology, routes, a router and a plan of the fleet."""
+        shown = {"chat": PLAN, "node": topology(), "batch": ROUTES, "serve-chat": ROUTER, "fleet": ONE_PLAN}
+        for name, document in shown.items():
+            command = "divvy plan --services s.toml --json" if name == "fleet" else f"divvy {name}"
+            self.documents.put(name, document, by="ada", at=1.7e9, command=command, example=name == "chat")
 
     def answer(self, method: str, steps: list[str], body: Any, accounts: list[str]) -> Any:
         """Return an answer, None where there is no such route."""

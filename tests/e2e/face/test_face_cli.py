@@ -36,6 +36,7 @@ ASKING = {
     "statement": ["statement"],
     "hours": ["statement", "--hourly", "--from", "3h"],
     "tokens": ["token", "list"],
+    "decisions": ["decisions", "--limit", "5"],
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import SIZES, Visit, launch
 from fake_insight import PASS, PLAN, ROUTES, topology, whatif
+from fake_plan import ROUTER
 from fake_server import Server
 from playwright.sync_api import Browser, expect, sync_playwright
 
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.e2e
 VIEWS = {
     "statement": "statement",
     "slices": "slices",
+    "serving": "serving",
+    "plan": "plan",
     "transfers": "transfers",
     "decisions": "decisions",
     "whatif": "whatif",
@@ -91,13 +94,17 @@ def test_axe_finds_nothing(visit, scheme):
 
 
 def test_what_is_not_there_yet_says_what_to_do_next(visit, server):
-    for name in ("chat", "node", "batch"):
+    for name in ("chat", "node", "batch", "serve-chat", "fleet"):
         server.insight.documents.remove(name)
     one = visit()
     expect(one.go("slices").locator(".empty")).to_contain_text("divvy slices plan")
     page = one.go("transfers")
     expect(page.locator(".empty").first).to_contain_text("divvy topo show")
     expect(page.locator(".empty").last).to_contain_text("divvy route plan")
+    expect(one.go("serving").locator(".empty")).to_contain_text("--publish")
+    expect(one.go("plan").locator(".empty")).to_contain_text(
+        "divvy plan --services FILE --json | divvy publish -"
+    )
 
 
 def test_a_slice_plan_is_drawn_with_its_alternatives_and_its_label(visit):
@@ -119,6 +126,47 @@ def test_a_slice_plan_is_drawn_with_its_alternatives_and_its_label(visit):
     expect(page.locator("pre.code")).to_contain_text("nvidia-smi mig")
 
 
+def test_a_router_tells_its_slices_and_the_objective_that_it_meets(visit, server):
+    one = visit()
+    page = one.go("serving")
+    expect(page.get_by_label("Model chat")).to_contain_text("96.2%")
+    assert page.locator("table.serving tbody tr").count() == 4
+    expect(page.locator('tr[data-key="gpu0-3g"]')).to_contain_text("2 given")
+    down = page.locator('tr[data-key="gpu1-2g"]')
+    expect(down.locator(".chip")).to_have_text("down")
+    expect(down.locator('[data-label="Busy"]')).to_have_text("\u2013")
+    words = page.locator('[data-chart="served-chat"] svg').get_attribute("aria-label")
+    assert "answered in time 9,500 (95.0%)" in words
+    expect(page.locator(".elsewhere")).to_contain_text("divvy publish --print serve-chat")
+    expect(page.locator("[role=status].bad")).to_have_count(0)
+    told = {"by": "ada", "command": "divvy serve", "example": False}
+    server.insight.documents.put("serve-chat", ROUTER, at=1.7e9 - 120, **told)
+    expect(one.go("serving").locator("[role=status].bad")).to_contain_text(
+        "Nothing was heard of this router for 2m"
+    )
+    server.insight.documents.put("serve-chat", {**ROUTER, "state": "ended"}, at=1.7e9 - 1, **told)
+    page.reload()
+    expect(page.locator("[role=status].bad")).to_contain_text("This router ended")
+
+
+def test_a_plan_says_every_change_its_price_and_why(visit):
+    page = visit().go("plan")
+    expect(page.get_by_label("Jobs to start", exact=True)).to_contain_text(
+        "started on devices that were taken back"
+    )
+    expect(page.get_by_label("Jobs to preempt", exact=True)).to_contain_text("balance 0.60 against 1.40")
+    expect(page.get_by_label("Dated slots", exact=True).locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_label("Tried, and wait", exact=True)).to_contain_text(
+        "what could be taken is still protected"
+    )
+    service = page.get_by_label("Service chat")
+    expect(service).to_contain_text("4 to 9 seconds; 31.5 compute-slice seconds out of service")
+    expect(service).to_contain_text("3g.40gb + 3g.40gb")
+    expect(page.get_by_label("Routes", exact=True)).to_contain_text("100% rdma-affine")
+    expect(page.locator("main")).to_contain_text("divvy apply --version 42 --services s.toml")
+    expect(page.locator(".elsewhere")).to_contain_text("divvy plan --services s.toml --json")
+
+
 def test_a_topology_has_a_picture_a_matrix_and_the_plan_says_why_other_ways_were_rejected(visit):
     page = visit().go("transfers")
     picture = page.locator('[data-chart="topology"] img')
@@ -137,6 +185,7 @@ def test_a_decision_says_why_and_opens_the_job(visit):
     expect(row).to_contain_text("an under-served account claims its share")
     expect(row).to_contain_text("balance 0.60 against 1.40")
     expect(row).to_contain_text("divvy replay 41")
+    expect(page.locator(".elsewhere")).to_contain_text("divvy decisions --limit 30 --json")
     row.get_by_role("link", name="j00013").first.click()
     expect(page.locator("#drawer[open] h2")).to_have_text("j00013")
 
@@ -230,7 +279,16 @@ def test_the_command_line_puts_documents_on_the_page_and_takes_them_off(divvy, h
     assert (ran.code, "under slices: chat on 2 x A100-80GB" in ran.out) == (0, True), ran.err
     assert divvy("publish", str(tmp_path / "node.json"), "-q").out == "node\n"
     assert "mine" in divvy("publish", "--list").out
-    assert divvy("publish", "--list", "-q").out.split() == ["batch", "chat", "mine", "node"]
+    assert divvy("publish", "--list", "-q").out.split() == [
+        "batch",
+        "chat",
+        "fleet",
+        "mine",
+        "node",
+        "serve-chat",
+    ]
+    assert json.loads(divvy("publish", "--print", "mine").out) == PLAN
+    assert divvy("publish", "--print", "none").code == 5
     assert divvy("publish", "--remove", "mine").code == 0
     assert divvy("publish", "--remove", "mine").code == 5
     assert divvy("publish").code == 2

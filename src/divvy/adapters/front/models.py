@@ -37,6 +37,11 @@ class Models:
         return [one.router for one in self._models.values()]
 
     @property
+    def all(self) -> list[Model]:
+        """Return every model's router and objective."""
+        return list(self._models.values())
+
+    @property
     def ready(self) -> bool:
         """Return whether a slice of some model is up."""
         return any(is_ready(router) for router in self.routers)

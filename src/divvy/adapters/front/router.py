@@ -81,6 +81,7 @@ class Router:
         self._places: dict[str, Declared] = {}
         self._tickets: dict[int, Ticket] = {}
         self.refused = self.retried = self.lost = self.cancelled = 0
+        self.met = self.late = 0
 
     @property
     def open(self) -> int:
@@ -184,6 +185,10 @@ class Router:
         if head is not None and status not in {502, 503}:
             del self._tickets[id(query)]
             self._trace(ticket, name, now, good=status == 200)
+            if status == 200:
+                in_time = now - query.arrived_us <= query.slo_us
+                self.met += in_time
+                self.late += not in_time
             if ticket.reply is not None:
                 ticket.reply(self._passed_on(ticket, name, status, head, body))
             self._go(self.desk.end(name, query, now, good=status == 200))
@@ -289,6 +294,17 @@ class Router:
             for name, post in self.desk.posts.items()
             if (place := self._places[name])
         ]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many queries ended how: answered within their objective or late, or not answered."""
+        return {
+            "met": self.met,
+            "late": self.late,
+            "refused": self.refused,
+            "lost": self.lost,
+            "cancelled": self.cancelled,
+            "retried": self.retried,
+        }
 
     async def probe(self) -> None:
         """Ask ejected slices again and again whether they are ready, and admit those that are."""

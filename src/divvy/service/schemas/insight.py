@@ -14,7 +14,7 @@ class ShownView(Shape):
 
     name: str
     kind: str = Field(description="The document's own schema, such as divvy.slices.plan/1.")
-    view: Literal["slices", "transfers"] = Field(description="The page that shows it.")
+    view: Literal["slices", "transfers", "serving", "plan"] = Field(description="The page that shows it.")
     title: str
     example: bool = Field(description="Whether it was made from example inputs: not about this fleet.")
     by: str

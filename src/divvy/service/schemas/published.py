@@ -18,6 +18,7 @@ from divvy.service import schemas
 from divvy.service.schemas.interconnect import INTERCONNECT
 from divvy.service.schemas.one_plan import ONE_PLAN
 from divvy.service.schemas.pairing import PAIRING
+from divvy.service.schemas.serving import ServeShown
 from divvy.service.schemas.slices import SLICES
 
 _ANSWERS: Final[tuple[type[BaseModel], ...]] = (
@@ -49,6 +50,8 @@ _ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     schemas.WhatIf,
 )
 
+_PRINTED: Final[tuple[type[BaseModel], ...]] = (*INTERCONNECT, *SLICES, *PAIRING, *ONE_PLAN, ServeShown)
+
 #: What only the command line prints: pieces of a log, and the address of the page.
 _COMMAND_LINE: Final[dict[str, dict[str, dict[str, str]]]] = {
     "divvy.log/1": {
@@ -68,7 +71,7 @@ _COMMAND_LINE: Final[dict[str, dict[str, dict[str, str]]]] = {
 def published() -> dict[str, dict[str, Any]]:
     """Return every schema by the name of its file: ``status.1.json`` holds ``divvy.status/1``."""
     found: dict[str, dict[str, Any]] = {}
-    for model in (*_ANSWERS, *INTERCONNECT, *SLICES, *PAIRING, *ONE_PLAN):
+    for model in (*_ANSWERS, *_PRINTED):
         schema = _permit_more(model.model_json_schema(by_alias=True, mode="serialization"))
         found[_file_name(schema["properties"]["schema"]["const"])] = schema
     problem = _permit_more(schemas.Problem.model_json_schema(mode="serialization"))

@@ -16,7 +16,7 @@ import * as sign from "./sign.js";
 
 /** The views; those that few open are fetched when somebody does. */
 const VIEWS = { fleet, queue, budgets };
-const LATER = ["statement", "slices", "transfers", "decisions", "whatif", "claims"];
+const LATER = ["statement", "slices", "serving", "transfers", "plan", "decisions", "whatif", "claims"];
 const QUIET_REFRESH = 5000;
 const STALE_SECONDS = 30;
 const $ = (id) => document.getElementById(id);

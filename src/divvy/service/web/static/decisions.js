@@ -16,6 +16,11 @@ function pathOf(params) {
   return `/v1/decisions?limit=${MOST}${before ? `&before=${encodeURIComponent(before)}` : ""}`;
 }
 
+function commandOf(params) {
+  const before = Number.parseInt(params.get("before") ?? "", 10);
+  return `divvy decisions --limit ${MOST}${Number.isNaN(before) ? "" : ` --before ${before}`} --json`;
+}
+
 export async function load(params) {
   const answer = await get(pathOf(params));
   return { answer, as_of: answer.as_of, age: answer.age_seconds };
@@ -38,7 +43,7 @@ export function draw({ answer }, params) {
       params.get("before") ? h("a", { href: "#/decisions" }, "Newest") : null,
       answer.next ? h("a", { href: `#/decisions?before=${answer.next}` }, "Older") : null,
     ),
-    elsewhere("divvy replay --last 20 --json", pathOf(params)),
+    elsewhere(commandOf(params), pathOf(params)),
   ];
 }
 

@@ -39,6 +39,11 @@ export function balance(value) {
   );
 }
 
+/** Return a figure and what it is. */
+export function tile(value, label, why = null) {
+  return h("div", { class: "tile", title: why }, h("b", {}, value), h("span", {}, label));
+}
+
 /** Return the commands that give the data of a view elsewhere, each with a button to copy it. */
 export function elsewhere(command, path) {
   const url = new URL(path, location.origin).href;

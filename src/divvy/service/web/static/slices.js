@@ -3,7 +3,7 @@
 import { bars, chartWidth } from "./bars.js";
 import { h, s } from "./dom.js";
 import { many, NONE, number, percent } from "./format.js";
-import { copyable, elsewhere, empty } from "./parts.js";
+import { copyable, elsewhere, empty, tile } from "./parts.js";
 import { saveButtons } from "./save.js";
 import { choice, exampleChip, fetchOne, listed, origin, publishHint } from "./shown.js";
 
@@ -38,10 +38,6 @@ export function draw({ documents, entry, shown }) {
     parts[entry.kind](plan, entry),
     elsewhere(entry.command || HINT, `/v1/shown/${encodeURIComponent(entry.name)}`),
   ];
-}
-
-function tile(value, label, why = null) {
-  return h("div", { class: "tile", title: why }, h("b", {}, value), h("span", {}, label));
 }
 
 // -- a plan for one model ---------------------------------------------------------------------------------

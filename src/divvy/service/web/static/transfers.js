@@ -4,7 +4,7 @@ import { getText } from "./api.js";
 import { chartWidth } from "./bars.js";
 import { h, s } from "./dom.js";
 import { many, NONE, number, percent } from "./format.js";
-import { elsewhere, empty } from "./parts.js";
+import { elsewhere, empty, tile } from "./parts.js";
 import { saveButtons } from "./save.js";
 import { choice, exampleChip, fetchOne, listed, origin, publishHint } from "./shown.js";
 
@@ -138,10 +138,6 @@ function size(count) {
 
 function time(seconds) {
   return seconds >= 1 ? `${number(seconds)} s` : seconds >= 1e-3 ? `${bytes.format(seconds * 1e3)} ms` : `${bytes.format(seconds * 1e6)} \u00b5s`;
-}
-
-function tile(value, label) {
-  return h("div", { class: "tile" }, h("b", {}, value), h("span", {}, label));
 }
 
 function planParts(plan) {
