@@ -146,7 +146,9 @@ class Plane:
     def _sees_nodes(self):
         said = (self.home.parent / f"{self.home.name}.out").read_text()
         assert self.process.poll() is None, said
-        if said.count("Divvy is up") < self.starts:  # the API of one that was killed may answer a moment longer
+        if (
+            said.count("Divvy is up") < self.starts
+        ):  # the API of one that was killed may answer a moment longer
             return False
         try:
             return len(self.client.get("status")["nodes"]) == 2
