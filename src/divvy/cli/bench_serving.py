@@ -21,7 +21,6 @@ from divvy.cli.bench_serving_search import Effort, Trials
 from divvy.cli.bench_serving_stage import CASES, Stage
 from divvy.cli.chatter import libraries_quiet
 
-TAKES_CACHE: Final = True
 #: What decides a live figure.
 _ROOMS: Final = (
     *("adapters/lab", "adapters/load", "adapters/balancers", "adapters/rayserve", "adapters/front", "perf"),

@@ -35,7 +35,6 @@ PARTS: Final[dict[str, Callable[[Setting], Iterator[Row]]]] = {
     "checksum": checksum_rows,
     "layers": layer_rows,
 }
-TAKES_CACHE: Final = True
 
 #: What decides the figures of a part: kept rows are used only by the code that made them.
 _ROOMS: Final = ("transfer", "adapters/rails", "planners/transfers", "cli")
